@@ -1,0 +1,67 @@
+# Tenure: what a person types. `make` alone lists the targets.
+#
+# GOWORK=off in every recipe: go.work is there for editors, and it would raise the versions of what
+# the product depends on to what the linters depend on. What is tested here is what importers get.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+export GOWORK := off
+
+# Every module of the repository. Each is linted, tidied and vetted on its own.
+MODULES := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(wildcard ./go.mod ./*/go.mod)))
+
+STAGE := scripts/stage.sh
+TEST_FLAGS ?=
+BENCH_FLAGS ?=
+FUZZ_TIME ?= 10s
+
+.PHONY: help run test check bench services build fmt lint vet cross tidy spec fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: ## see a paused worker's late write accepted without fencing and refused with it
+	@scripts/run.sh
+
+test: ## all tests of the library and the command, with the race detector
+	@scripts/need.sh go cc
+	@$(STAGE) "test" go test -race -timeout 15m $(TEST_FLAGS) ./...
+
+check: ## everything that is not a test: format, vet, lint, other platforms, go.mod, models
+	@scripts/need.sh go cc spin
+	@scripts/check.sh $(MODULES)
+
+bench: ## group commit against one transaction an operation, fenced against unfenced
+	@scripts/need.sh go
+	@$(STAGE) "bench" scripts/bench.sh $(BENCH_FLAGS)
+
+services: ## install what the tests and checks need beside Go (Debian: apt-get)
+	@scripts/services.sh
+
+build: ## bin/tenure
+	@$(STAGE) "build" go build -o bin/ ./cmd/tenure
+
+fmt: ## gofmt, in place
+	@gofmt -w .
+
+lint: ## golangci-lint, every module
+	@$(STAGE) "lint" scripts/lint.sh $(MODULES)
+
+vet: ## go vet, every module
+	@$(STAGE) "vet" scripts/each.sh "$(MODULES)" go vet ./...
+
+cross: ## go vet for the platforms that this machine is not
+	@$(STAGE) "cross-vet" scripts/cross.sh
+
+tidy: ## go mod tidy, every module
+	@scripts/each.sh "$(MODULES)" go mod tidy
+
+spec: ## check the models, and that each broken twin is refuted
+	@scripts/need.sh cc spin
+	@$(STAGE) "spec" spec/check.sh
+
+fuzz: ## each fuzz target for FUZZ_TIME (10s)
+	@scripts/fuzz.sh $(FUZZ_TIME)
+
+clean: ## remove what was built
+	@rm -rf bin spec/out bench/out

@@ -1,0 +1,153 @@
+// Package tenure_test holds the rules of the house as data: each row says what holds and why. The
+// checks that read the tables are in arch_checks_test.go; arch_self_test.go shows that each can fail.
+package tenure_test
+
+import (
+	"testing"
+)
+
+const module = "github.com/tenure-go/tenure"
+
+// importRow says what the non-test files of a package may import beside the standard library.
+type importRow struct {
+	pkg     string   // folder; "x/..." stands for x and all below it
+	imports []string // folders of this module ("x/..." as above), or paths of other modules
+	why     string
+}
+
+// importTable holds one row for each package of the root module; a package without a row, and a row
+// without a package, fail. Arrows only point down this table.
+func importTable() []importRow {
+	return []importRow{
+		{".", nil, "documentation alone"},
+		{"fence", nil, "imported at the resource, where a dependency is least welcome"},
+		{"internal/clock", []string{"golang.org/x/sys"}, "a leaf: reads the boot clock, which the standard library does not"},
+		{"internal/combine", nil, "a leaf: hands what is waiting to one caller as a batch"},
+		{"lease", []string{"fence", "internal/clock", "internal/combine"},
+			"the contract; whoever implements or uses it brings no driver along"},
+		{"lease/leasetest", []string{"fence", "lease"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
+		{"store/memory", []string{"fence", "lease", "internal/..."}, "the oracle: nothing may stand between the rules and the reader"},
+		{"store/sqlite", []string{"fence", "lease", "internal/...", "modernc.org/sqlite", "golang.org/x/sys"},
+			"a store imports its own driver and no sibling"},
+		{"drill/...", []string{"fence", "lease", "store/...", "drill/...", "internal/...", "golang.org/x/sys"},
+			"drives real stores, and is driven by cmd"},
+		{"cmd/tenure/...", []string{"fence", "lease", "store/...", "drill/...", "cmd/tenure/...", "internal/...", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag"},
+			"the place where things are wired"},
+	}
+}
+
+// testImportTable says what test files may import beside what their package may. "..." as a package
+// stands for all.
+func testImportTable() []importRow {
+	return []importRow{
+		{"...", []string{"fence", "lease", "lease/leasetest", "internal/..."}, "contracts and their conformance suite"},
+		{"...", []string{"pgregory.net/rapid", "go.uber.org/goleak"}, "property tests and leak checks never reach what others import"},
+		{".", []string{"store/..."}, "the example of README is compiled and run here"},
+		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
+		{"store/sqlite", []string{"store/memory"}, "random histories run on the oracle in step"},
+	}
+}
+
+// exception names one place that a check would report, and why it may stay.
+type exception struct {
+	check string // as in the name of the check's subtest
+	at    string // file, and where the finding is within it, as the check prints them without the line
+	why   string
+}
+
+// exceptions is short, or the rules are wrong. A row that excuses nothing fails.
+func exceptions() []exception {
+	return nil
+}
+
+// Limits on what a reader must hold in mind at once.
+const (
+	maxFunctionLines    = 70  // from `func` to the closing brace
+	maxFileLines        = 500 // a longer file has two subjects
+	maxInterfaceMethods = 7   // a larger contract is implemented with stubs, and stubs lie
+)
+
+// TestArchitecture runs each check over every Go file of the repository.
+func TestArchitecture(t *testing.T) {
+	root := loadTree(t, ".", false)
+	all := loadTree(t, ".", true)
+	checks := []struct {
+		name    string
+		why     string
+		sources []*source
+		run     func([]*source) []finding
+	}{
+		{"imports", "arrows point down: a reader of one floor need not know the floors above", root, importCheck(importTable(), testImportTable())},
+		{"package comment", "a folder says in its own words what it is for", all, checkPackageComments},
+		{"no init", "work done by an import cannot be refused, ordered or tested", all, checkNoInit},
+		{"no package variable", "state that everybody shares has no owner", all, checkNoPackageVars},
+		{"sentinels in errors.go", "one file shows all that a package can answer with", root, checkSentinelsInErrorsFile},
+		{"function size", "what does not fit a screen is not checked by eye", all, checkFunctionSize},
+		{"file size", "a file is one subject", all, checkFileSize},
+		{"interface size", "a store that cannot do a thing does not have the method", all, checkInterfaceSize},
+		{"no sleep in tests", "a sleep is a guess about another machine's speed: use synctest, a clock, or a signal", all, checkNoSleepInTests},
+		{"no skipped test", "a skipped test reads as a passed one", all, checkNoSkip},
+	}
+	used := map[exception]bool{}
+	for _, check := range checks {
+		t.Run(check.name, func(t *testing.T) {
+			for _, found := range check.run(check.sources) {
+				if e, ok := excused(check.name, found); ok {
+					used[e] = true
+					continue
+				}
+				t.Errorf("%s\n\twhy the rule: %s", found, check.why)
+			}
+		})
+	}
+	for _, e := range exceptions() {
+		if !used[e] {
+			t.Errorf("exception for %q at %s excuses nothing: remove it", e.check, e.at)
+		}
+	}
+}
+
+func excused(check string, found finding) (exception, bool) {
+	for _, e := range exceptions() {
+		if e.check == check && e.at == found.file+": "+found.what {
+			return e, true
+		}
+	}
+	return exception{}, false
+}
+
+// forbiddenWord is a text that no file may contain. The words are cut in two here, so that this file
+// does not contain them either.
+type forbiddenWord struct {
+	word string
+	why  string
+}
+
+func forbiddenWords() []forbiddenWord {
+	const (
+		paths = "the repository works wherever it is cloned: no path of one machine"
+		hosts = "modules come from wherever the reader's tools are told to look: no registry by name"
+		later = "what is not done is left out whole, and said in CHANGELOG.md"
+	)
+	return []forbiddenWord{
+		{"/" + "work/", paths},
+		{"/" + "farm/", paths},
+		{"proxy." + "golang", hosts},
+		{"sum." + "golang", hosts},
+		{"registry." + "npm", hosts},
+		{"deb." + "debian", hosts},
+		{"TO" + "DO", later},
+		{"FIX" + "ME", later},
+		{"XX" + "X", later},
+	}
+}
+
+// TestForbiddenWords reads every text file of the repository.
+func TestForbiddenWords(t *testing.T) {
+	for _, file := range loadTexts(t, ".") {
+		for _, found := range checkWords(file.name, file.text, forbiddenWords()) {
+			t.Error(found)
+		}
+	}
+}
