@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,9 +134,18 @@ func loadTexts(t *testing.T, root string) []textFile {
 
 func checkWords(name, text string, words []forbiddenWord) []finding {
 	var found []finding
+	patterns := make([]*regexp.Regexp, len(words))
+	letters := regexp.MustCompile(`^[A-Za-z]+$`)
+	for i, w := range words {
+		pattern := regexp.QuoteMeta(w.word)
+		if letters.MatchString(w.word) {
+			pattern = `\b` + pattern + `\b`
+		}
+		patterns[i] = regexp.MustCompile(pattern)
+	}
 	for i, line := range strings.Split(text, "\n") {
-		for _, w := range words {
-			if strings.Contains(line, w.word) {
+		for j, w := range words {
+			if patterns[j].MatchString(line) {
 				found = append(found, finding{name, i + 1, fmt.Sprintf("contains %q: %s", w.word, w.why)})
 			}
 		}

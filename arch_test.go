@@ -21,7 +21,7 @@ func importTable() []importRow {
 	return []importRow{
 		{".", nil, "documentation alone"},
 		{"fence", nil, "imported at the resource, where a dependency is least welcome"},
-		{"internal/clock", []string{"golang.org/x/sys"}, "a leaf: reads the boot clock, which the standard library does not"},
+		{"internal/clock", nil, "a leaf: reads the boot clock by the system call itself"},
 		{"internal/combine", nil, "a leaf: hands what is waiting to one caller as a batch"},
 		{"lease", []string{"fence", "internal/clock", "internal/combine"},
 			"the contract; whoever implements or uses it brings no driver along"},
@@ -117,8 +117,22 @@ func excused(check string, found finding) (exception, bool) {
 	return exception{}, false
 }
 
-// forbiddenWord is a text that no file may contain. The words are cut in two here, so that this file
-// does not contain them either.
+// TestEveryRowHasItsReason holds the tables to their purpose.
+func TestEveryRowHasItsReason(t *testing.T) {
+	for _, row := range append(importTable(), testImportTable()...) {
+		if row.why == "" {
+			t.Errorf("import row for %s has no reason", row.pkg)
+		}
+	}
+	for _, e := range exceptions() {
+		if e.why == "" {
+			t.Errorf("exception for %q at %s has no reason", e.check, e.at)
+		}
+	}
+}
+
+// forbiddenWord is a text that no file may contain; a word of letters counts only as a whole word. They
+// are cut in two here, so that this file does not contain them either.
 type forbiddenWord struct {
 	word string
 	why  string
