@@ -53,8 +53,10 @@ vet: ## go vet, every module
 cross: ## go vet for the platforms that this machine is not
 	@$(STAGE) "cross-vet" scripts/cross.sh
 
-tidy: ## go mod tidy, every module
-	@scripts/each.sh "$(MODULES)" go mod tidy
+# Writes nothing: in a checkout where somebody has fetched a module that no file imports yet, a tidy
+# would take it away. To write, run `go mod tidy` in the module that is meant.
+tidy: ## what go mod tidy would change, every module; writes nothing
+	@scripts/each.sh "$(MODULES)" go mod tidy -diff
 
 spec: ## check the models, and that each broken twin is refuted
 	@scripts/need.sh cc spin
