@@ -88,6 +88,20 @@ func (e *EndedError) Error() string {
 // Is makes the error match [ErrEnded].
 func (e *EndedError) Is(target error) bool { return target == ErrEnded }
 
+// concludedError is the EndedError of a client that answers itself, with the cause of the ended context in its text.
+type concludedError struct {
+	ended EndedError // How is 0: the authority has not said it
+	cause error
+}
+
+// Error says what ended and what the client concluded it from.
+func (e *concludedError) Error() string {
+	return fmt.Sprintf("lease: %s %s is over for this client: %v", e.ended.What, e.ended.ID, e.cause)
+}
+
+// Unwrap makes the error match [ErrEnded] and be an [*EndedError]; the cause is none of it.
+func (e *concludedError) Unwrap() error { return &e.ended }
+
 // UnknownError matches [ErrUnknown].
 type UnknownError struct {
 	Op  string // "open", "renew", "close", "acquire", "release", ...
