@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+// The kinds of [FileError]. None satisfies another.
+var (
+	// ErrForeignFile: the file is not a database, or one of another program.
+	ErrForeignFile = errors.New("another program's file")
+	// ErrNewerSchema: a newer Tenure has written the file.
+	ErrNewerSchema = errors.New("newer schema")
+	// ErrReplaced: the path leads to another file than the one that is in use.
+	ErrReplaced = errors.New("file replaced while in use")
+	// ErrStaleLog: the file stands beside the write-ahead log of another one.
+	ErrStaleLog = errors.New("write-ahead log of another file")
+	// ErrOtherBoot: the file is in use under another kernel: on another machine, or before a reboot.
+	ErrOtherBoot = errors.New("in use under another kernel")
+	// ErrReadOnly: the file or its folder cannot be written.
+	ErrReadOnly = errors.New("read-only")
+	// ErrFull: no space is left.
+	ErrFull = errors.New("disk full")
+	// ErrSettings: the database does not keep the settings that durability needs.
+	ErrSettings = errors.New("unsafe settings")
+	// ErrShutDown: the store was shut down by its own process.
+	ErrShutDown = errors.New("shut down")
+)
+
+// FileError says what is wrong with the database file and what to do. Nothing was changed.
+type FileError struct {
+	Path   string
+	Kind   error
+	Detail string
+	Err    error // the cause, or nil
+}
+
+// Error names the file, the problem and the remedy.
+func (e *FileError) Error() string {
+	text := fmt.Sprintf("sqlite: %s: %v", e.Path, e.Kind)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is makes the error match its kind.
+func (e *FileError) Is(target error) bool { return target == e.Kind }
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// resultCode is SQLite's primary result code, or 0 for an error that is not SQLite's.
+func resultCode(err error) int {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// describe turns the driver's error into one that says what to do. It decides by code, never by text.
+func (s *Store) describe(err error) error {
+	switch resultCode(err) {
+	case lib.SQLITE_FULL:
+		return &FileError{Path: s.path, Kind: ErrFull, Detail: "free some space and try again", Err: err}
+	case lib.SQLITE_READONLY, lib.SQLITE_PERM:
+		return &FileError{Path: s.path, Kind: ErrReadOnly, Detail: "make the file and its folder writable", Err: err}
+	case lib.SQLITE_CANTOPEN:
+		return &FileError{Path: s.path, Kind: ErrReadOnly, Detail: "the file or its folder is missing or cannot be written", Err: err}
+	case lib.SQLITE_NOTADB, lib.SQLITE_CORRUPT:
+		return &FileError{Path: s.path, Kind: ErrForeignFile, Detail: "it is no intact SQLite database", Err: err}
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+		return fmt.Errorf("a program that does not take Tenure's turns keeps %s from being written%s", s.path, s.side.heldBy())
+	}
+	return err
+}
+
+// failed is the error of a transaction that did not come to an acknowledged end. Only a COMMIT that met an
+// I/O error leaves the outcome open: its record may be in the log all the same.
+func (s *Store) failed(op string, id fence.ID, committing bool, err error) error {
+	if committing && resultCode(err) != lib.SQLITE_FULL && resultCode(err) != lib.SQLITE_BUSY {
+		return &lease.UnknownError{Op: op, ID: id, Err: s.describe(err)}
+	}
+	return &lease.UnavailableError{Op: op, Err: s.describe(err)}
+}

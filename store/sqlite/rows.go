@@ -1,0 +1,109 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+)
+
+// leaseRow is a row of tenure_lease; token 0 stands for no row.
+type leaseRow struct {
+	name             string
+	token            int64
+	acquisition      fence.ID
+	names            int
+	session          fence.ID
+	maxHold, holdEnd int64
+	over             lease.End
+	overAt           int64
+}
+
+func (b *batch) lease(name string) (leaseRow, error) {
+	row := leaseRow{name: name}
+	var acquisition, session []byte
+	var over int
+	err := b.store.stmts.lease.QueryRow(name).Scan(&row.token, &acquisition, &row.names, &session, &row.maxHold, &row.holdEnd, &over, &row.overAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return row, nil
+	}
+	if err != nil {
+		return row, b.fail(err)
+	}
+	row.over = lease.End(over)
+	copy(row.acquisition[:], acquisition)
+	copy(row.session[:], session)
+	return row, nil
+}
+
+// overBy says how the row's acquisition ended, given its session, or 0 while it is valid.
+func (r leaseRow) overBy(s *session, now int64) lease.End {
+	switch {
+	case r.over != 0:
+		return r.over
+	case !s.found:
+		return lease.EndForgotten
+	case s.ended != 0:
+		return s.ended
+	case now >= s.expiry, r.holdEnd != 0 && now >= r.holdEnd:
+		return lease.EndExpired
+	}
+	return 0
+}
+
+func (r leaseRow) holdLeft(now int64) time.Duration {
+	if r.holdEnd == 0 {
+		return 0
+	}
+	return max(0, time.Duration(r.holdEnd-now))
+}
+
+// info describes the row for people.
+func (r leaseRow) info(s *session, now int64) lease.Info {
+	info := lease.Info{Name: r.name, Token: fence.Token(r.token), Acquisition: r.acquisition, Session: r.session, Owner: s.owner}
+	if info.End = r.overBy(s, now); info.End == 0 {
+		info.Held, info.Remaining, info.HoldLeft = true, s.remaining(now), r.holdLeft(now)
+	}
+	return info
+}
+
+// endedRecord looks up how an acquisition ended, when that stands apart from its lease row.
+func (b *batch) endedRecord(id fence.ID) (lease.End, string, error) {
+	var how int
+	var reason string
+	err := b.store.stmts.ended.QueryRow(id[:]).Scan(&how, &reason)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, "", nil
+	}
+	if err != nil {
+		return 0, "", b.fail(err)
+	}
+	return lease.End(how), reason, nil
+}
+
+// writeEnded remembers how an acquisition ended. A session that is over needs no flag: nothing is granted to it.
+func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string) error {
+	told := how != lease.EndRevoked
+	if _, err := b.store.stmts.insertEnded.Exec(id[:], s.id[:], int(how), reason, told, b.now); err != nil {
+		return b.fail(err)
+	}
+	b.wrote = true
+	if s.found && s.ended == 0 && !s.hasEnded {
+		s.hasEnded, s.dirty = true, true
+	}
+	return nil
+}
+
+// endedError answers for an acquisition that is over.
+func (b *batch) endedError(id fence.ID, how lease.End) error {
+	e := &lease.EndedError{What: "acquisition", ID: id, How: how}
+	if how == lease.EndRevoked {
+		var err error
+		if _, e.Reason, err = b.endedRecord(id); err != nil {
+			return err
+		}
+	}
+	return e
+}

@@ -1,0 +1,151 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// schemaVersion is the newest schema that this code knows.
+const schemaVersion = 1
+
+// applicationID marks a file that holds nothing but an authority when it is made. Files that were adopted
+// keep their own, and user_version is never touched: both belong to the application.
+const applicationID = 0x54454e55
+
+// Schema returns the SQL that installs the newest schema, for people who keep it under their own migrations.
+// Instants are nanoseconds of authority time. Sessions and leases are two tables, so that a renewal touches no lease.
+func Schema() string { return schemaV1 }
+
+const schemaV1 = `
+CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;
+INSERT INTO tenure_schema VALUES (1);
+
+-- One row: who this authority is, what it has issued, and how its clock follows from the kernel's.
+CREATE TABLE tenure_authority (
+	one         INTEGER PRIMARY KEY CHECK (one = 1),
+	id          BLOB    NOT NULL,
+	origin      INTEGER NOT NULL, -- when it was installed
+	issued      INTEGER NOT NULL, -- the highest token granted
+	incarnation BLOB,             -- of the last grant; another one makes the tokens jump
+	boot_id     TEXT    NOT NULL, -- the kernel that anchor belongs to
+	anchor      INTEGER NOT NULL, -- authority time = anchor + the kernel's boot clock
+	mark        INTEGER NOT NULL  -- authority time never falls below it
+) STRICT;
+
+CREATE TABLE tenure_session (
+	id           BLOB    PRIMARY KEY,
+	owner        TEXT    NOT NULL,
+	ttl          INTEGER NOT NULL,
+	expiry       INTEGER NOT NULL,
+	closed_below BLOB    NOT NULL, -- no acquisition below it is granted any more
+	recent       BLOB    NOT NULL, -- ids granted at or above closed_below, 16 bytes each
+	has_ended    INTEGER NOT NULL, -- 1: tenure_ended may have rows of it
+	ended        INTEGER NOT NULL, -- 0 while live, else how
+	ended_at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tenure_session_live ON tenure_session (expiry, ttl) WHERE ended = 0;
+CREATE INDEX tenure_session_over ON tenure_session (ended_at) WHERE ended <> 0;
+
+-- The latest acquisition of each name.
+CREATE TABLE tenure_lease (
+	name        TEXT    PRIMARY KEY,
+	token       INTEGER NOT NULL CHECK (token > 0),
+	acquisition BLOB    NOT NULL,
+	names       INTEGER NOT NULL, -- how many names the acquisition took
+	session     BLOB    NOT NULL,
+	max_hold    INTEGER NOT NULL, -- as asked for; 0: none
+	hold_end    INTEGER NOT NULL, -- 0: none
+	over        INTEGER NOT NULL, -- 0 until a release or revocation is written, then how
+	over_at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Acquisitions that are over and whose end must be remembered apart from the lease row.
+CREATE TABLE tenure_ended (
+	acquisition BLOB    PRIMARY KEY,
+	session     BLOB    NOT NULL,
+	how         INTEGER NOT NULL,
+	reason      TEXT    NOT NULL,
+	told        INTEGER NOT NULL, -- 0: a revocation that the session has not confirmed
+	at          INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tenure_ended_session ON tenure_ended (session, acquisition);
+CREATE INDEX tenure_ended_at ON tenure_ended (at);
+
+-- Names of which a token was seen that this authority has not issued: no grants until the epoch is raised.
+CREATE TABLE tenure_ahead (
+	name  TEXT    PRIMARY KEY,
+	token INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What protected resources remember. Token 0: the name was admitted and has not entered yet.
+CREATE TABLE tenure_mark (
+	resource  TEXT    NOT NULL,
+	authority BLOB    NOT NULL,
+	name      TEXT    NOT NULL,
+	token     INTEGER NOT NULL CHECK (token >= 0),
+	PRIMARY KEY (resource, authority, name)
+) STRICT, WITHOUT ROWID;
+`
+
+// migrate installs or checks the schema. The caller holds the turn and no transaction is open.
+func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
+	tx, err := conn.BeginTx(ctx, nil) // BEGIN IMMEDIATE, by the DSN
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	var ours, all, app int
+	err = tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE name = 'tenure_schema'), count(*) FROM sqlite_schema`).Scan(&ours, &all)
+	if err != nil {
+		return err
+	}
+	if err := tx.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&app); err != nil {
+		return err
+	}
+	if ours == 1 {
+		return s.checkVersion(ctx, tx)
+	}
+	if (all > 0 || app != 0) && !s.cfg.Adopt {
+		return &FileError{Path: s.path, Kind: ErrForeignFile,
+			Detail: "it is a database with other content and no Tenure tables; set Adopt (tenure migrate --adopt) to install them beside it"}
+	}
+	if _, err := tx.ExecContext(ctx, schemaV1); err != nil {
+		return err
+	}
+	if all == 0 && app == 0 {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA application_id = %d`, applicationID)); err != nil {
+			return err
+		}
+	}
+	if err := s.found(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (s *Store) checkVersion(ctx context.Context, tx *sql.Tx) error {
+	var version int
+	err := tx.QueryRowContext(ctx, `SELECT version FROM tenure_schema`).Scan(&version)
+	if errors.Is(err, sql.ErrNoRows) {
+		return &FileError{Path: s.path, Kind: ErrForeignFile, Detail: "tenure_schema is empty: this is not an authority's file"}
+	}
+	if err != nil {
+		return err
+	}
+	if version > schemaVersion {
+		return &FileError{Path: s.path, Kind: ErrNewerSchema,
+			Detail: fmt.Sprintf("it has schema %d, this program knows %d; use a newer tenure", version, schemaVersion)}
+	}
+	return nil
+}
+
+// found writes the authority's one row.
+func (s *Store) found(ctx context.Context, tx *sql.Tx) error {
+	id := newRandomID()
+	now := s.cfg.wall()
+	_, err := tx.ExecContext(ctx, `INSERT INTO tenure_authority (one, id, origin, issued, incarnation, boot_id, anchor, mark) VALUES (1, ?, ?, 0, NULL, ?, ?, ?)`,
+		id[:], now, s.bootID, now-int64(s.kernel()), now)
+	return err
+}

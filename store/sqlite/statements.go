@@ -1,0 +1,111 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// statements are prepared once on the writer's connection.
+type statements struct {
+	begin, commit                                  *sql.Stmt
+	authority, saveAuthority                       *sql.Stmt
+	session, insertSession, saveSession            *sql.Stmt
+	lease, grant, regrant, release, revoke         *sql.Stmt
+	ended, insertEnded, tellEnded, dropEnded       *sql.Stmt
+	anyEnded, untold                               *sql.Stmt
+	heldOne, heldMany                              *sql.Stmt
+	ahead, insertAhead, dropAhead, fencedBound     *sql.Stmt
+	expired, pruneLeases, pruneSessions, pruneEnds *sql.Stmt
+}
+
+const heldColumns = `SELECT l.name, l.token, l.acquisition, l.hold_end, s.owner, s.expiry, a.anchor`
+
+// texts pairs each statement with its SQL.
+func (st *statements) texts() map[**sql.Stmt]string {
+	return map[**sql.Stmt]string{
+		&st.begin:  `BEGIN IMMEDIATE`,
+		&st.commit: `COMMIT`,
+		&st.authority: `SELECT origin, issued, incarnation, boot_id, anchor, mark, EXISTS (SELECT 1 FROM tenure_ahead)
+			FROM tenure_authority`,
+		&st.saveAuthority: `UPDATE tenure_authority SET issued = ?, incarnation = ?, anchor = ?, mark = ? WHERE boot_id = ?`,
+
+		&st.session: `SELECT owner, ttl, expiry, closed_below, recent, has_ended, ended, ended_at FROM tenure_session WHERE id = ?`,
+		&st.insertSession: `INSERT INTO tenure_session (id, owner, ttl, expiry, closed_below, recent, has_ended, ended, ended_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&st.saveSession: `UPDATE tenure_session SET expiry = ?, closed_below = ?, recent = ?, has_ended = ?, ended = ?, ended_at = ?
+			WHERE id = ? AND ended = 0`,
+
+		&st.lease: `SELECT token, acquisition, names, session, max_hold, hold_end, over, over_at FROM tenure_lease WHERE name = ?`,
+		// The common grant: the name is new, or its last acquisition is of the same session, released and closed.
+		&st.grant: `INSERT INTO tenure_lease (name, token, acquisition, names, session, max_hold, hold_end, over, over_at)
+			VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, 0, 0)
+			ON CONFLICT (name) DO UPDATE SET token = ?2, acquisition = ?3, names = 1, session = ?4, max_hold = ?5, hold_end = ?6, over = 0, over_at = 0
+			WHERE over <> 0 AND session = ?4 AND acquisition < ?7 AND token < ?2`,
+		// Any other grant: over exactly the row that was read.
+		&st.regrant: `INSERT INTO tenure_lease (name, token, acquisition, names, session, max_hold, hold_end, over, over_at)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)
+			ON CONFLICT (name) DO UPDATE SET token = ?2, acquisition = ?3, names = ?4, session = ?5, max_hold = ?6, hold_end = ?7, over = 0, over_at = 0
+			WHERE token = ?8 AND token < ?2`,
+		&st.release: `UPDATE tenure_lease SET over = ?1, over_at = ?2
+			WHERE name = ?3 AND acquisition = ?4 AND session = ?5 AND names = ?6 AND over = 0 AND (hold_end = 0 OR hold_end > ?2)`,
+		&st.revoke: `UPDATE tenure_lease SET over = ?, over_at = ? WHERE acquisition = ? AND over = 0 RETURNING name`,
+
+		&st.ended: `SELECT how, reason FROM tenure_ended WHERE acquisition = ?`,
+		&st.insertEnded: `INSERT INTO tenure_ended (acquisition, session, how, reason, told, at) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (acquisition) DO NOTHING`,
+		&st.tellEnded: `UPDATE tenure_ended SET told = 1 WHERE acquisition = ? AND told = 0`,
+		&st.dropEnded: `DELETE FROM tenure_ended WHERE session = ? AND acquisition < ? AND how = ?`,
+		&st.anyEnded:  `SELECT EXISTS (SELECT 1 FROM tenure_ended WHERE session = ?)`,
+		&st.untold:    `SELECT acquisition, reason FROM tenure_ended WHERE session = ? AND told = 0 ORDER BY acquisition LIMIT ?`,
+
+		&st.heldOne: heldColumns + ` FROM tenure_lease l CROSS JOIN tenure_session s ON s.id = l.session CROSS JOIN tenure_authority a
+			WHERE l.name = ? AND l.over = 0 AND s.ended = 0`,
+		&st.heldMany: heldColumns + ` FROM json_each(?) j CROSS JOIN tenure_lease l ON l.name = j.value
+			CROSS JOIN tenure_session s ON s.id = l.session CROSS JOIN tenure_authority a
+			WHERE l.over = 0 AND s.ended = 0`,
+
+		&st.ahead:       `SELECT token FROM tenure_ahead WHERE name = ?`,
+		&st.insertAhead: `INSERT INTO tenure_ahead (name, token) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET token = max(token, ?2)`,
+		&st.dropAhead:   `DELETE FROM tenure_ahead WHERE token <= ?`,
+		&st.fencedBound: `SELECT
+			coalesce((SELECT s.ttl FROM tenure_lease l JOIN tenure_session s ON s.id = l.session WHERE l.name = ?1 AND l.acquisition = ?2), 0),
+			coalesce((SELECT min(ttl) FROM tenure_session WHERE ended = 0 AND expiry > a.anchor + ?3), 0)
+			FROM tenure_authority a`,
+
+		&st.expired: `SELECT id FROM tenure_session WHERE ended = 0 AND expiry <= ? ORDER BY expiry LIMIT ?`,
+		&st.pruneLeases: `DELETE FROM tenure_lease WHERE name IN (
+			SELECT l.name FROM tenure_lease l LEFT JOIN tenure_session s ON s.id = l.session
+			WHERE CASE WHEN s.id IS NULL THEN 1
+				WHEN s.ended <> 0 THEN s.ended_at <= ?1
+				ELSE l.over <> 0 AND l.over_at <= ?1 AND l.acquisition < s.closed_below END
+			LIMIT ?2)`,
+		&st.pruneSessions: `DELETE FROM tenure_session WHERE id IN (
+			SELECT id FROM tenure_session WHERE ended <> 0 AND ended_at <= ? ORDER BY ended_at LIMIT ?)`,
+		&st.pruneEnds: `DELETE FROM tenure_ended WHERE acquisition IN (
+			SELECT e.acquisition FROM tenure_ended e LEFT JOIN tenure_session s ON s.id = e.session
+			WHERE e.at <= ? AND (s.id IS NULL OR s.ended <> 0 OR e.told = 1 AND e.acquisition < s.closed_below) LIMIT ?)`,
+	}
+}
+
+func prepareAll(ctx context.Context, conn *sql.Conn) (*statements, error) {
+	st := new(statements)
+	for target, text := range st.texts() {
+		prepared, err := conn.PrepareContext(ctx, text)
+		if err != nil {
+			return nil, errors.Join(err, st.close())
+		}
+		*target = prepared
+	}
+	return st, nil
+}
+
+func (st *statements) close() error {
+	var err error
+	for target := range st.texts() {
+		if *target != nil {
+			err = errors.Join(err, (*target).Close())
+		}
+	}
+	return err
+}
