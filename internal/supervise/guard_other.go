@@ -1,0 +1,12 @@
+//go:build unix && !linux
+
+package supervise
+
+import "syscall"
+
+// dieWithParent does nothing: this system has no parent-death signal. If the guard is killed, the supervisor
+// kills the group.
+func dieWithParent(*syscall.SysProcAttr) {}
+
+// adoptOrphans does nothing: init reaps orphans here.
+func adoptOrphans() {}
