@@ -195,6 +195,9 @@ func (b *batch) save() error {
 
 func (b *batch) saveSession(s *session) error {
 	st := b.store.stmts
+	if s.recent == nil {
+		s.recent = []byte{} // an empty column, not NULL
+	}
 	if s.isNew {
 		_, err := st.insertSession.Exec(s.id[:], s.owner, s.ttl, s.expiry, s.closedBelow[:], s.recent, s.hasEnded, int(s.ended), s.endedAt)
 		return err
@@ -274,7 +277,7 @@ func (s *session) close(below fence.ID) {
 		return
 	}
 	s.closedBelow, s.dirty = below, true
-	kept := s.recent[:0:0]
+	var kept []byte
 	for id := range slices.Chunk(s.recent, 16) {
 		if !fence.ID(id).Less(below) {
 			kept = append(kept, id...)

@@ -96,13 +96,17 @@ func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string
 	return nil
 }
 
-// endedError answers for an acquisition that is over.
+// endedError answers for an acquisition that is over. A record knows more than the row: the reason of a
+// revocation, and that a successor took another name of the same acquisition.
 func (b *batch) endedError(id fence.ID, how lease.End) error {
 	e := &lease.EndedError{What: "acquisition", ID: id, How: how}
-	if how == lease.EndRevoked {
-		var err error
-		if _, e.Reason, err = b.endedRecord(id); err != nil {
+	if how == lease.EndRevoked || how == lease.EndExpired {
+		recorded, reason, err := b.endedRecord(id)
+		if err != nil {
 			return err
+		}
+		if recorded != 0 {
+			e.How, e.Reason = recorded, reason
 		}
 	}
 	return e

@@ -34,7 +34,7 @@ func (b *batch) open(req lease.OpenRequest) (time.Duration, error) {
 	}
 	if !s.found {
 		s.found, s.isNew, s.dirty = true, true, true
-		s.owner, s.ttl, s.expiry, s.recent = req.Owner, int64(req.TTL), b.now+int64(req.TTL), []byte{}
+		s.owner, s.ttl, s.expiry = req.Owner, int64(req.TTL), b.now+int64(req.TTL)
 		return req.TTL, b.sweep()
 	}
 	if s, err = b.live(req.ID); err != nil {
@@ -160,7 +160,7 @@ func (b *batch) closeSession(id fence.ID) error {
 	}
 	if !s.found {
 		// Remembered as closed, so that an Open which arrives later is refused.
-		s.found, s.isNew, s.recent = true, true, []byte{}
+		s.found, s.isNew = true, true
 		s.expiry = b.now
 		s.end(lease.EndClosed, b.now)
 		return nil
@@ -242,11 +242,11 @@ func (b *batch) releaseRows(req lease.ReleaseRequest, s *session, rows []leaseRo
 	if rows[0].session != req.Session {
 		return lease.Released{}, &lease.MismatchError{What: "session", ID: req.ID}
 	}
+	if how := rows[0].overBy(s, b.now); how != 0 { // others of its rows may have a successor by now
+		return b.alreadyOver(req.ID, how)
+	}
 	if len(rows) != len(req.Names) || rows[0].names != len(req.Names) {
 		return lease.Released{}, &lease.MismatchError{What: "names", ID: req.ID}
-	}
-	if how := rows[0].overBy(s, b.now); how != 0 {
-		return b.alreadyOver(req.ID, how)
 	}
 	for _, row := range rows {
 		n, err := b.releaseRow(req, row.name)
