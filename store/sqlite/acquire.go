@@ -38,7 +38,7 @@ func (b *batch) acquire(req lease.AcquireRequest) ([]lease.Grant, error) {
 	if below.Less(req.ClosedBelow) {
 		below = req.ClosedBelow
 	}
-	fresh := !req.ID.Less(below) && !own.used(req.ID) && !own.hasEnded && !b.auth.ahead
+	fresh := !req.ID.Less(below) && own.endedUpTo.Less(req.ID) && !own.used(req.ID) && !b.auth.ahead
 	if fresh && len(req.Names) == 1 {
 		grants, err := b.acquireFast(req, own, below)
 		if grants != nil || err != nil {
@@ -128,7 +128,7 @@ func (b *batch) checkRepeat(req lease.AcquireRequest, own *session, rows []lease
 
 // checkFresh refuses an id that is over or in use elsewhere.
 func (b *batch) checkFresh(req lease.AcquireRequest, own *session, below fence.ID) error {
-	if own.hasEnded {
+	if !own.endedUpTo.Less(req.ID) {
 		how, _, err := b.endedRecord(req.ID)
 		if err != nil {
 			return err
@@ -333,7 +333,7 @@ func (s *Store) heldRows(waiting []*request) ([]heldRow, error) {
 func (s *Store) plainRequest(req lease.AcquireRequest, anchor int64) bool {
 	b := &batch{store: s, now: anchor + int64(s.kernel()), sessions: make(map[fence.ID]*session)}
 	own, err := b.session(req.Session)
-	if err != nil || !own.found || own.ended != 0 || b.now >= own.expiry || own.hasEnded {
+	if err != nil || !own.found || own.ended != 0 || b.now >= own.expiry || !own.endedUpTo.Less(req.ID) {
 		return false
 	}
 	return !req.ID.Less(own.closedBelow) && !req.ID.Less(req.ClosedBelow) && !own.used(req.ID)

@@ -41,7 +41,7 @@ type session struct {
 	ttl, expiry  int64
 	closedBelow  fence.ID
 	recent       []byte
-	hasEnded     bool
+	endedUpTo    fence.ID // tenure_ended has no acquisition of it above this one
 	ended        lease.End
 	endedAt      int64
 	found, isNew bool
@@ -199,10 +199,10 @@ func (b *batch) saveSession(s *session) error {
 		s.recent = []byte{} // an empty column, not NULL
 	}
 	if s.isNew {
-		_, err := st.insertSession.Exec(s.id[:], s.owner, s.ttl, s.expiry, s.closedBelow[:], s.recent, s.hasEnded, int(s.ended), s.endedAt)
+		_, err := st.insertSession.Exec(s.id[:], s.owner, s.ttl, s.expiry, s.closedBelow[:], s.recent, s.endedUpTo[:], int(s.ended), s.endedAt)
 		return err
 	}
-	return affected(st.saveSession.Exec(s.expiry, s.closedBelow[:], s.recent, s.hasEnded, int(s.ended), s.endedAt, s.id[:]))
+	return affected(st.saveSession.Exec(s.expiry, s.closedBelow[:], s.recent, s.endedUpTo[:], int(s.ended), s.endedAt, s.id[:]))
 }
 
 // affected turns a write that moved no row into an error: nothing is ever silently not written.
@@ -231,9 +231,9 @@ func (b *batch) session(id fence.ID) (*session, error) {
 		return s, nil
 	}
 	s := &session{id: id}
-	var below []byte
+	var below, endedUpTo []byte
 	var ended int
-	err := b.store.stmts.session.QueryRow(id[:]).Scan(&s.owner, &s.ttl, &s.expiry, &below, &s.recent, &s.hasEnded, &ended, &s.endedAt)
+	err := b.store.stmts.session.QueryRow(id[:]).Scan(&s.owner, &s.ttl, &s.expiry, &below, &s.recent, &endedUpTo, &ended, &s.endedAt)
 	switch {
 	case err == sql.ErrNoRows:
 	case err != nil:
@@ -242,6 +242,7 @@ func (b *batch) session(id fence.ID) (*session, error) {
 		s.found = true
 		s.ended = lease.End(ended)
 		copy(s.closedBelow[:], below)
+		copy(s.endedUpTo[:], endedUpTo)
 	}
 	b.sessions[id] = s
 	return s, nil

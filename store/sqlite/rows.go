@@ -83,15 +83,15 @@ func (b *batch) endedRecord(id fence.ID) (lease.End, string, error) {
 	return lease.End(how), reason, nil
 }
 
-// writeEnded remembers how an acquisition ended. A session that is over needs no flag: nothing is granted to it.
+// writeEnded remembers how an acquisition ended. A session that is over needs no bound: nothing is granted to it.
 func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string) error {
 	told := how != lease.EndRevoked
 	if _, err := b.store.stmts.insertEnded.Exec(id[:], s.id[:], int(how), reason, told, b.now); err != nil {
 		return b.fail(err)
 	}
 	b.wrote = true
-	if s.found && s.ended == 0 && !s.hasEnded {
-		s.hasEnded, s.dirty = true, true
+	if s.found && s.ended == 0 && s.endedUpTo.Less(id) {
+		s.endedUpTo, s.dirty = id, true
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ CREATE TABLE tenure_session (
 	expiry       INTEGER NOT NULL,
 	closed_below BLOB    NOT NULL, -- no acquisition below it is granted any more
 	recent       BLOB    NOT NULL, -- ids granted at or above closed_below, 16 bytes each
-	has_ended    INTEGER NOT NULL, -- 1: tenure_ended may have rows of it
+	ended_up_to  BLOB    NOT NULL, -- tenure_ended has no acquisition of it above this one
 	ended        INTEGER NOT NULL, -- 0 while live, else how
 	ended_at     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -108,7 +108,7 @@ func (b *batch) renew(req lease.RenewRequest) (lease.Renewal, error) {
 	}
 	s.expiry, s.dirty = b.now+s.ttl, true
 	renewal := lease.Renewal{Remaining: time.Duration(s.ttl)}
-	if s.hasEnded {
+	if !s.endedUpTo.IsZero() {
 		renewal.Revoked, err = b.endedOf(s)
 	}
 	return renewal, err
@@ -121,9 +121,12 @@ func (b *batch) endedOf(s *session) ([]lease.RevokedAcquisition, error) {
 		return nil, b.fail(err)
 	}
 	b.wrote = true
-	if err := st.anyEnded.QueryRow(s.id[:]).Scan(&s.hasEnded); err != nil {
+	var last []byte
+	if err := st.lastEnded.QueryRow(s.id[:]).Scan(&last); err != nil {
 		return nil, b.fail(err)
 	}
+	s.endedUpTo = fence.ID{}
+	copy(s.endedUpTo[:], last)
 	rows, err := st.untold.Query(s.id[:], lease.MaxRelease)
 	if err != nil {
 		return nil, b.fail(err)

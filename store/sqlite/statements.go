@@ -13,7 +13,7 @@ type statements struct {
 	session, insertSession, saveSession            *sql.Stmt
 	lease, grant, regrant, release, revoke         *sql.Stmt
 	ended, insertEnded, tellEnded, dropEnded       *sql.Stmt
-	anyEnded, untold                               *sql.Stmt
+	lastEnded, untold                              *sql.Stmt
 	heldOne, heldMany                              *sql.Stmt
 	ahead, insertAhead, dropAhead, fencedBound     *sql.Stmt
 	expired, pruneLeases, pruneSessions, pruneEnds *sql.Stmt
@@ -30,10 +30,10 @@ func (st *statements) texts() map[**sql.Stmt]string {
 			FROM tenure_authority`,
 		&st.saveAuthority: `UPDATE tenure_authority SET issued = ?, incarnation = ?, anchor = ?, mark = ? WHERE boot_id = ?`,
 
-		&st.session: `SELECT owner, ttl, expiry, closed_below, recent, has_ended, ended, ended_at FROM tenure_session WHERE id = ?`,
-		&st.insertSession: `INSERT INTO tenure_session (id, owner, ttl, expiry, closed_below, recent, has_ended, ended, ended_at)
+		&st.session: `SELECT owner, ttl, expiry, closed_below, recent, ended_up_to, ended, ended_at FROM tenure_session WHERE id = ?`,
+		&st.insertSession: `INSERT INTO tenure_session (id, owner, ttl, expiry, closed_below, recent, ended_up_to, ended, ended_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&st.saveSession: `UPDATE tenure_session SET expiry = ?, closed_below = ?, recent = ?, has_ended = ?, ended = ?, ended_at = ?
+		&st.saveSession: `UPDATE tenure_session SET expiry = ?, closed_below = ?, recent = ?, ended_up_to = ?, ended = ?, ended_at = ?
 			WHERE id = ? AND ended = 0`,
 
 		&st.lease: `SELECT token, acquisition, names, session, max_hold, hold_end, over, over_at FROM tenure_lease WHERE name = ?`,
@@ -56,7 +56,7 @@ func (st *statements) texts() map[**sql.Stmt]string {
 			ON CONFLICT (acquisition) DO NOTHING`,
 		&st.tellEnded: `UPDATE tenure_ended SET told = 1 WHERE acquisition = ? AND told = 0`,
 		&st.dropEnded: `DELETE FROM tenure_ended WHERE session = ? AND acquisition < ? AND how = ?`,
-		&st.anyEnded:  `SELECT EXISTS (SELECT 1 FROM tenure_ended WHERE session = ?)`,
+		&st.lastEnded: `SELECT max(acquisition) FROM tenure_ended WHERE session = ?`,
 		&st.untold:    `SELECT acquisition, reason FROM tenure_ended WHERE session = ? AND told = 0 ORDER BY acquisition LIMIT ?`,
 
 		&st.heldOne: heldColumns + ` FROM tenure_lease l CROSS JOIN tenure_session s ON s.id = l.session CROSS JOIN tenure_authority a
