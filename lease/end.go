@@ -15,15 +15,21 @@ const (
 	EndForgotten                 // over, or never known, and how was not kept
 )
 
-var endNames = [...]string{
-	EndReleased: "released", EndClosed: "closed", EndExpired: "expired", EndSuperseded: "superseded",
-	EndRevoked: "revoked", EndForgotten: "forgotten",
-}
-
 // String is the word that error texts, JSON and stores use.
 func (e End) String() string {
-	if e > 0 && int(e) < len(endNames) {
-		return endNames[e]
+	switch e {
+	case EndReleased:
+		return "released"
+	case EndClosed:
+		return "closed"
+	case EndExpired:
+		return "expired"
+	case EndSuperseded:
+		return "superseded"
+	case EndRevoked:
+		return "revoked"
+	case EndForgotten:
+		return "forgotten"
 	}
 	return fmt.Sprintf("End(%d)", int(e))
 }
