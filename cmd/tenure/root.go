@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// app is what the commands share. One app serves one command line.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	env            environment
+	storeFlag      string
+	opener         func(context.Context, location, openOptions) (store, error)
+	understood     bool // the command line was; what fails from then on is no mistake in it
+}
+
+// run is the whole program: it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if code, ok := guard(args); ok {
+		return code
+	}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, opener: openStore,
+		env: environment{getenv: os.Getenv, uid: os.Getuid()}}
+	return a.run(ctx, args)
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !a.understood {
+		err = &usageError{err.Error() + "; `tenure help` lists the commands"}
+	}
+	var coded *codedError
+	if err != nil && !errors.As(err, &coded) {
+		fmt.Fprintf(a.stderr, "tenure: %v\n", err)
+	}
+	return exitCode(err)
+}
+
+// commands are the subcommands, in the order of the help. To add one, write a function that returns a *cobra.Command in
+// a file of its own and name it here. Then:
+//   - RunE returns errors; it does not print them and does not exit. usagef makes exit 64, codedError any other
+//     code (for a command that has printed its own last line), and errors.go maps the rest.
+//   - a.open gives the store that --store or TENURE_STORE names; the caller shuts it down.
+//   - Output is written to a.stdout, remarks to a.stderr. JSON carries tokens as strings and durations as *_ms.
+//   - Short, Long and Example are documentation: docs/cli.md is made of them by
+//     `go test ./cmd/tenure -run TestDocs -update`, and a test fails when it is old or an example is missing.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.leaseCommand(),
+		a.migrateCommand(),
+		a.epochCommand(),
+		a.versionCommand(),
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tenure",
+		Short: "one recognised owner for a piece of work",
+		Long: `Tenure gives work one recognised owner. A lease names the owner, for as long as it is renewed; its token,
+which rises with every owner, lets a resource refuse the late write of a former one.
+
+The store is named by --store or TENURE_STORE. Known are ` + schemes + `.
+"sqlite:" alone is $XDG_STATE_HOME/tenure/tenure.db; without that variable ~/.local/state/tenure/tenure.db,
+for root /var/lib/tenure/tenure.db. Missing folders are made, readable by this user alone.
+
+Exit codes: 0 success; 1 refused or failed; 64 the command line makes no sense; 75 not acquired; 77 the store was not
+reached. tenure run has more. With --json, tokens are strings and durations are numbers ending in _ms.`,
+		Example: `  tenure run nightly-report --wait 1m -- ./report.sh
+  tenure lease ls
+  tenure lease revoke nightly-report --token 7 --reason "host is gone"`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		Args:              cobra.NoArgs,
+		RunE:              needsCommand,
+		PersistentPreRunE: func(*cobra.Command, []string) error { a.understood = true; return nil },
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.PersistentFlags().StringVar(&a.storeFlag, "store", "", "`URL` of the store; default: TENURE_STORE, else sqlite:")
+	root.AddCommand(a.commands()...)
+	return root
+}
+
+// needsCommand is for words that only group others.
+func needsCommand(cmd *cobra.Command, _ []string) error {
+	return usagef("%q needs a command after it; `%s --help` lists them", cmd.CommandPath(), cmd.CommandPath())
+}
+
+// open opens the store that the command line or the environment names, and says so when neither does.
+// The caller ends it with a.close.
+func (a *app) open(ctx context.Context, o openOptions) (store, location, error) {
+	l, err := a.env.locate(a.storeFlag)
+	if err != nil {
+		return nil, l, err
+	}
+	if l.assumed {
+		fmt.Fprintln(a.stderr, l.notice())
+	}
+	s, err := a.opener(ctx, l, o)
+	return s, l, err
+}
+
+// closeWait bounds a shutdown: what the store could not do by then is left to the end of the process.
+const closeWait = time.Second
+
+func (a *app) close(ctx context.Context, s store) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		fmt.Fprintf(a.stderr, "tenure: closing the store: %v; nothing that was answered is lost\n", err)
+	}
+}
