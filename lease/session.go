@@ -95,7 +95,8 @@ func (s *Session) begin() error {
 		return concluded("session", s.id, s.cause)
 	}
 	s.goLocked(s.watch)
-	s.goLocked(s.renew)
+	opened := s.lastSent
+	s.goLocked(func() { s.renew(opened) })
 	return nil
 }
 

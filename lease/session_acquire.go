@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
 )
 
 // Want says what to acquire.
@@ -208,7 +207,6 @@ func (s *Session) tryKeep(req AcquireRequest, sent time.Duration, grants []Grant
 	defer s.mu.Unlock()
 	return s.keepLocked(req, sent, grants)
 }
-
 
 // matches reports whether the grants are what was asked for: a store that answers for something else is not believed.
 func matches(req AcquireRequest, grants []Grant) bool {

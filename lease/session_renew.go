@@ -10,15 +10,15 @@ import (
 )
 
 // renew is the loop that keeps the session alive: one call, however many leases there are. It decides nothing
-// about the end but what the authority says; the watchdog does the rest.
-func (s *Session) renew() {
+// about the end but what the authority says; the watchdog does the rest. opened is when the open was sent.
+func (s *Session) renew(opened time.Duration) {
 	retry := renewRetry(s.o.TTL)
-	due := s.o.Clock() + renewEvery(s.o.TTL)
+	due := opened + renewEvery(s.o.TTL)
 	for s.sleepUntil(due) {
 		sent, again, err := s.renewOnce()
 		switch {
 		case err != nil:
-			due = s.o.Clock() + retry.delay()
+			due = s.o.Clock() + retryDelay(retry.delay(), s.o.TTL, s.Left())
 		case again:
 			due = sent + renewEvery(s.o.TTL)/10
 		default:

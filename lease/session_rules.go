@@ -70,6 +70,12 @@ func renewRetry(ttl time.Duration) backoff {
 	return backoff{next: min(max(ttl/60, time.Millisecond), most), most: most}
 }
 
+// retryDelay shortens the back-off towards the safe deadline, so that an authority that comes back just before
+// it is still asked in time; never below a sixtieth of the TTL.
+func retryDelay(wait, ttl, left time.Duration) time.Duration {
+	return min(wait, max(left/4, ttl/60, time.Millisecond))
+}
+
 // settled reports whether err tells for certain what became of a request: nil does, and so does every refusal.
 // Anything that the contract does not name is taken as unknown.
 func settled(err error) bool {

@@ -56,8 +56,11 @@ func (w *world) clock() func() time.Duration {
 	return func() time.Duration { return running() + time.Duration(w.skew.Load()) }
 }
 
-// suspend lets the machine sleep: clocks go on by d, timers do not.
-func (w *world) suspend(d time.Duration) { w.skew.Add(int64(d)) }
+// suspend lets the machine sleep: clocks go on by d, timers do not. Everybody waits on a timer or on another then.
+func (w *world) suspend(d time.Duration) {
+	synctest.Wait()
+	w.skew.Add(int64(d))
+}
 
 // client starts a session with a proxy of its own. It is closed with the test.
 func (w *world) client(o lease.Options) (*lease.Session, *proxy) {
@@ -136,9 +139,11 @@ func both(t *testing.T, check func(w *world) error, breaks func(w *world)) {
 	sound(t, check)
 	bubble(t, func(w *world) {
 		breaks(w)
-		if err := check(w); err == nil {
-			t.Error("the broken twin was not caught")
+		err := check(w)
+		if err == nil {
+			t.Fatal("the broken twin was not caught")
 		}
+		t.Log("the twin was caught by:", err)
 	})
 }
 
