@@ -106,6 +106,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	s := l.session
 	s.mu.Lock()
 	cause := l.overLocked()
+	delete(s.leases, l.id) // from here on it is pending, or over
 	if cause == nil {
 		s.endLeaseLocked(l, &LostError{How: EndReleased})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -80,7 +81,8 @@ func (p *proxy) calls(op string) []call {
 // everyOp lists the kinds of call that reach an authority.
 func everyOp() []string { return []string{"open", "renew", "close", "acquire", "release"} }
 
-func (p *proxy) pass(ctx context.Context, c call, forward func(context.Context, lease.Store) error) error {
+// relay hands a call to its rule. What a late or repeated request is answered with is seen by nobody but the rule.
+func relay[R any](ctx context.Context, p *proxy, c call, ask func(context.Context, lease.Store) (R, error)) (R, error) {
 	p.mu.Lock()
 	c.at = time.Now()
 	p.log = append(p.log, c)
@@ -91,57 +93,59 @@ func (p *proxy) pass(ctx context.Context, c call, forward func(context.Context, 
 	to := p.Store
 	p.mu.Unlock()
 	if r == nil {
-		return forward(ctx, to)
+		r = through
 	}
-	return r(ctx, func(ctx context.Context) error { return forward(ctx, to) })
-}
-
-func (p *proxy) Open(ctx context.Context, req lease.OpenRequest) (left time.Duration, err error) {
-	err = p.pass(ctx, call{op: "open", id: req.ID}, func(ctx context.Context, to lease.Store) (err error) {
-		left, err = to.Open(ctx, req)
+	var reply atomic.Value
+	err := r(ctx, func(ctx context.Context) error {
+		got, err := ask(ctx, to)
+		if err == nil {
+			reply.Store(got)
+		}
 		return err
 	})
-	return left, err
+	got, ok := reply.Load().(R)
+	if err != nil || !ok {
+		var none R
+		return none, err
+	}
+	return got, nil
 }
 
-func (p *proxy) Renew(ctx context.Context, req lease.RenewRequest) (r lease.Renewal, err error) {
+func (p *proxy) Open(ctx context.Context, req lease.OpenRequest) (time.Duration, error) {
+	return relay(ctx, p, call{op: "open", id: req.ID}, func(ctx context.Context, to lease.Store) (time.Duration, error) {
+		return to.Open(ctx, req)
+	})
+}
+
+func (p *proxy) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewal, error) {
 	seen := call{op: "renew", id: req.Session, closedBelow: req.ClosedBelow}
 	for _, a := range req.Release {
 		seen.released = append(seen.released, a.ID)
 	}
-	err = p.pass(ctx, seen, func(ctx context.Context, to lease.Store) (err error) {
-		r, err = to.Renew(ctx, req)
-		return err
+	return relay(ctx, p, seen, func(ctx context.Context, to lease.Store) (lease.Renewal, error) {
+		return to.Renew(ctx, req)
 	})
-	if err != nil {
-		return lease.Renewal{}, err
-	}
-	return r, nil
 }
 
 func (p *proxy) Close(ctx context.Context, session fence.ID) error {
-	return p.pass(ctx, call{op: "close", id: session}, func(ctx context.Context, to lease.Store) error {
-		return to.Close(ctx, session)
+	_, err := relay(ctx, p, call{op: "close", id: session}, func(ctx context.Context, to lease.Store) (struct{}, error) {
+		return struct{}{}, to.Close(ctx, session)
+	})
+	return err
+}
+
+func (p *proxy) Acquire(ctx context.Context, req lease.AcquireRequest) ([]lease.Grant, error) {
+	seen := call{op: "acquire", id: req.ID, closedBelow: req.ClosedBelow}
+	return relay(ctx, p, seen, func(ctx context.Context, to lease.Store) ([]lease.Grant, error) {
+		return to.Acquire(ctx, req)
 	})
 }
 
-func (p *proxy) Acquire(ctx context.Context, req lease.AcquireRequest) (g []lease.Grant, err error) {
-	err = p.pass(ctx, call{op: "acquire", id: req.ID, closedBelow: req.ClosedBelow}, func(ctx context.Context, to lease.Store) (err error) {
-		g, err = to.Acquire(ctx, req)
-		return err
+func (p *proxy) Release(ctx context.Context, req lease.ReleaseRequest) (lease.Released, error) {
+	seen := call{op: "release", id: req.ID, closedBelow: req.ClosedBelow}
+	return relay(ctx, p, seen, func(ctx context.Context, to lease.Store) (lease.Released, error) {
+		return to.Release(ctx, req)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
-}
-
-func (p *proxy) Release(ctx context.Context, req lease.ReleaseRequest) (r lease.Released, err error) {
-	err = p.pass(ctx, call{op: "release", id: req.ID, closedBelow: req.ClosedBelow}, func(ctx context.Context, to lease.Store) (err error) {
-		r, err = to.Release(ctx, req)
-		return err
-	})
-	return r, err
 }
 
 // unknownTo is what a client's transport makes of a reply that does not come.

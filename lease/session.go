@@ -146,7 +146,7 @@ type SessionStats struct {
 	FailedRenewals  uint64        // that it did not: refused, unknown or not sent
 	LastRenewal     time.Duration // since the latest acknowledged renewal, or the open, was sent
 	Left            time.Duration // to the safe deadline; 0 once the session is over
-	Leases          int           // held, as far as this client knows
+	Leases          int           // not released by this client, those included whose longest hold has passed
 	PendingReleases int           // acquisitions whose release the authority has not confirmed
 }
 

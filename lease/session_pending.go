@@ -122,7 +122,6 @@ func (s *Session) release(ctx context.Context, a Abandoned) error {
 		defer s.mu.Unlock()
 		if confirmed {
 			s.pending.remove(a.ID)
-			delete(s.leases, a.ID)
 		} else if s.cause == nil {
 			s.pending.add(a)
 		}
