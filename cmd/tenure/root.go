@@ -55,6 +55,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 //     `go test ./cmd/tenure -run TestDocs -update`, and a test fails when it is old or an example is missing.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
+		a.runCommand(),
 		a.leaseCommand(),
 		a.migrateCommand(),
 		a.epochCommand(),

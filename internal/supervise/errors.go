@@ -3,6 +3,7 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // The kinds of error that [Run] returns. With each of them nothing of the command is running.
@@ -44,3 +45,11 @@ func (e *GuardError) Is(target error) bool { return target == ErrGuard }
 
 // Unwrap returns the reason.
 func (e *GuardError) Unwrap() error { return e.Err }
+
+// InterruptedError is the cause of the end of a Signals' context.
+type InterruptedError struct{ Signal syscall.Signal }
+
+// Error names the signal.
+func (e *InterruptedError) Error() string {
+	return fmt.Sprintf("interrupted by signal %d (%v)", int(e.Signal), e.Signal)
+}

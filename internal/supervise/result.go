@@ -1,3 +1,5 @@
+//go:build unix
+
 package supervise
 
 import (
@@ -17,6 +19,7 @@ type Config struct {
 	Reserve time.Duration        // from SIGKILL to the end of Left
 	Left    func() time.Duration // for how long the command may go on, as known now; asked many times a second
 	Ended   <-chan struct{}      // closed when the command is to be stopped even though something is left
+	Signals *Signals             // what is handed on to the command's group
 	Say     func(Incident)       // told of what a person should know while the command runs; may be nil
 }
 

@@ -30,7 +30,7 @@ type supervisor struct {
 	guard    *os.Process
 	deadline time.Duration // the latest that the guard knows
 	tty      *terminal
-	signals  chan os.Signal
+	signals  *Signals
 	result   Result
 	exited   bool
 }
@@ -49,7 +49,7 @@ func Run(cfg Config) (Result, error) {
 	if cfg.Say == nil {
 		cfg.Say = func(Incident) {}
 	}
-	s := &supervisor{cfg: cfg, now: sharedClock(), tty: openTerminal(), signals: make(chan os.Signal, 32)}
+	s := &supervisor{cfg: cfg, now: sharedClock(), tty: openTerminal(), signals: cfg.Signals}
 	defer s.tty.close()
 	adoptOrphans() // should the guard be killed
 	tick := s.tick()
@@ -60,8 +60,8 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, &GuardError{Err: err}
 	}
 	defer s.link.file.Close()
-	forward(s.signals)
-	defer signal.Stop(s.signals)
+	s.signals.all()
+	defer signal.Reset(syscall.SIGTSTP) // with nothing to stop, this process can be stopped again
 	s.tty.hold()
 	defer s.tty.release()
 	reports := receive[report](s.link)
@@ -73,17 +73,6 @@ func Run(cfg Config) (Result, error) {
 	}
 	s.supervise(reports, tick)
 	return s.result, nil
-}
-
-// forward catches the signals that are handed on to the command's group. What was ignored from the start
-// (nohup) stays ignored, here and in the command.
-func forward(signals chan os.Signal) {
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
-		syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT} {
-		if !signal.Ignored(sig) {
-			signal.Notify(signals, sig)
-		}
-	}
 }
 
 // tick is how often Left is asked: often enough that a renewal reaches the guard long before it matters.
@@ -176,10 +165,8 @@ func (s *supervisor) supervise(reports <-chan report, tick time.Duration) {
 		case <-ended:
 			ended = nil
 			s.link.send(order{Op: opStop})
-		case sig := <-s.signals:
-			if n, ok := sig.(syscall.Signal); ok {
-				s.link.send(order{Op: opSignal, Signal: int(n)})
-			}
+		case sig := <-s.signals.out:
+			s.link.send(order{Op: opSignal, Signal: int(sig)})
 		case <-ticker.C:
 			s.tell()
 		}
@@ -216,7 +203,7 @@ func (s *supervisor) note(r report) {
 		s.cfg.Say(Denied)
 	case opStopped:
 		if s.tty.handOver(syscall.Signal(r.Status), s.result.PID) {
-			forward(s.signals)
+			s.signals.all()
 			s.tell() // nothing is continued past the deadline
 			s.link.send(order{Op: opSignal, Signal: int(syscall.SIGCONT)})
 		}

@@ -36,6 +36,7 @@ func supervisorMain(left string, argv []string) int {
 		return 2
 	}
 	cfg := config(nil, argv...)
+	cfg.Signals = Catch()
 	cfg.Files = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 	cfg.Left = remaining(total)
 	result, err := Run(cfg)
@@ -91,6 +92,7 @@ func start(t *testing.T, change func(*Config), argv ...string) *started {
 		t.Fatal(err)
 	}
 	cfg := config(w, argv...)
+	cfg.Signals = Catch()
 	if change != nil {
 		change(&cfg)
 	}
@@ -98,6 +100,7 @@ func start(t *testing.T, change func(*Config), argv ...string) *started {
 	go func() {
 		defer close(s.done)
 		defer w.Close()
+		defer cfg.Signals.Stop()
 		s.res, s.err = Run(cfg)
 	}()
 	t.Cleanup(func() { <-s.done; r.Close() })
