@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +21,8 @@ import (
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/internal/clock"
 	"github.com/tenure-go/tenure/lease"
+
+	modernc "modernc.org/sqlite"
 )
 
 // Config says which file, and how.
@@ -111,19 +114,33 @@ func (s *Store) resolve() error {
 	if err != nil {
 		return &FileError{Path: s.cfg.Path, Kind: ErrReadOnly, Err: err}
 	}
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		s.path = resolved
-		return nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return &FileError{Path: path, Kind: ErrReadOnly, Err: err}
+	for range maxLinks {
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			s.path = resolved
+			return nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return &FileError{Path: path, Kind: ErrReadOnly, Err: err}
+		}
+		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return &FileError{Path: path, Kind: ErrReadOnly, Detail: "make its folder first", Err: err}
+		}
+		path = filepath.Join(folder, filepath.Base(path))
+		target, err := os.Readlink(path)
+		if err != nil { // it is no link: the file is to be made here
+			s.path = path
+			return nil
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(folder, target)
+		}
+		path = target
 	}
-	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil {
-		return &FileError{Path: path, Kind: ErrReadOnly, Detail: "make its folder first", Err: err}
-	}
-	s.path = filepath.Join(folder, filepath.Base(path))
-	return nil
+	return &FileError{Path: s.cfg.Path, Kind: ErrReadOnly, Detail: "too many links lead to it"}
 }
+
+// maxLinks bounds the links to a file that does not exist yet.
+const maxLinks = 16
 
 func (s *Store) setClock() error {
 	if s.cfg.kernelClock != nil {
@@ -219,7 +236,7 @@ func (s *Store) create() error {
 	return err
 }
 
-// pragma is a setting, in the DSN because only that reaches every connection, and what it must read back.
+// pragma is a setting and what it must read back.
 type pragma struct{ name, value, want string }
 
 func pragmas() []pragma {
@@ -231,14 +248,15 @@ func pragmas() []pragma {
 	}
 }
 
+// dsn holds the settings, because only that reaches every connection; but for the journal mode, which is the file's
+// own and must not be changed before it is known whose file this is.
 func dsn(path string, busy time.Duration, readOnly bool) string {
 	q := url.Values{"_txlock": {"immediate"}}
 	q.Add("_pragma", "busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")")
 	for _, p := range pragmas() {
-		if readOnly && p.name == "journal_mode" {
-			continue
+		if p.name != "journal_mode" {
+			q.Add("_pragma", p.name+"("+p.value+")")
 		}
-		q.Add("_pragma", p.name+"("+p.value+")")
 	}
 	if readOnly {
 		q.Add("_pragma", "query_only(ON)")
@@ -262,29 +280,60 @@ func (s *Store) openDatabase(ctx context.Context) error {
 	if s.conn, err = s.writeDB.Conn(ctx); err != nil {
 		return err
 	}
-	if err := s.checkSettings(ctx, s.conn); err != nil {
+	if _, err := s.inspect(ctx, s.conn); err != nil {
 		return err
 	}
-	if s.readDB, err = sql.Open("sqlite", dsn(s.path, readBusy, true)); err != nil {
+	if _, err := s.conn.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
 	}
-	s.readDB.SetMaxOpenConns(readers)
-	s.readDB.SetMaxIdleConns(readers)
-	return nil
+	if err := s.conn.Raw(func(conn any) error { return s.checkSettings(ctx, conn) }); err != nil {
+		return err
+	}
+	s.readDB, err = s.openPool(dsn(s.path, readBusy, true))
+	return err
 }
 
-// checkSettings reads the settings back: SQLite ignores a misspelt value without a word.
-func (s *Store) checkSettings(ctx context.Context, conn *sql.Conn) error {
-	var version string
-	if err := conn.QueryRowContext(ctx, `SELECT sqlite_version()`).Scan(&version); err != nil {
+// openPool opens readers. Each connection is checked when it is made.
+func (s *Store) openPool(text string) (*sql.DB, error) {
+	connector, err := modernc.NewConnector(text)
+	if err != nil {
+		return nil, err
+	}
+	pool := sql.OpenDB(checkedConnector{connector, s.checkSettings})
+	pool.SetMaxOpenConns(readers)
+	pool.SetMaxIdleConns(readers)
+	return pool, nil
+}
+
+type checkedConnector struct {
+	driver.Connector
+	check func(ctx context.Context, conn any) error
+}
+
+// Connect is part of [driver.Connector].
+func (c checkedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// checkSettings reads the settings back: SQLite ignores a misspelt value without a word. conn is the driver's.
+func (s *Store) checkSettings(ctx context.Context, conn any) error {
+	version, err := readOne(ctx, conn, `SELECT sqlite_version()`)
+	if err != nil {
 		return err
 	}
 	if versionLess(version, minVersion) {
 		return &FileError{Path: s.path, Kind: ErrSettings, Detail: "SQLite " + version + " is older than " + minVersion}
 	}
 	for _, p := range pragmas() {
-		var got string
-		if err := conn.QueryRowContext(ctx, `PRAGMA `+p.name).Scan(&got); err != nil {
+		got, err := readOne(ctx, conn, `PRAGMA `+p.name)
+		if err != nil {
 			return err
 		}
 		if got != p.want {
@@ -292,6 +341,24 @@ func (s *Store) checkSettings(ctx context.Context, conn *sql.Conn) error {
 		}
 	}
 	return nil
+}
+
+// readOne reads one value on the driver's own connection.
+func readOne(ctx context.Context, conn any, query string) (string, error) {
+	queryer, ok := conn.(driver.QueryerContext)
+	if !ok {
+		return "", fmt.Errorf("the driver's connection is a %T and cannot be asked", conn)
+	}
+	rows, err := queryer.QueryContext(ctx, query, nil)
+	if err != nil {
+		return "", err
+	}
+	value := make([]driver.Value, len(rows.Columns()))
+	err = rows.Next(value)
+	if err = errors.Join(err, rows.Close()); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(value[0]), nil
 }
 
 // versionLess compares dotted numbers.

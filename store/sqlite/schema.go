@@ -96,25 +96,14 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	defer tx.Rollback()
-	var ours, all, app int
-	err = tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE name = 'tenure_schema'), count(*) FROM sqlite_schema`).Scan(&ours, &all)
-	if err != nil {
+	found, err := s.inspect(ctx, tx)
+	if err != nil || found.installed {
 		return err
-	}
-	if err := tx.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&app); err != nil {
-		return err
-	}
-	if ours == 1 {
-		return s.checkVersion(ctx, tx)
-	}
-	if (all > 0 || app != 0) && !s.cfg.Adopt {
-		return &FileError{Path: s.path, Kind: ErrForeignFile,
-			Detail: "it is a database with other content and no Tenure tables; set Adopt (tenure migrate --adopt) to install them beside it"}
 	}
 	if _, err := tx.ExecContext(ctx, schemaV1); err != nil {
 		return err
 	}
-	if all == 0 && app == 0 {
+	if found.empty {
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA application_id = %d`, applicationID)); err != nil {
 			return err
 		}
@@ -125,9 +114,39 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
 	return tx.Commit()
 }
 
-func (s *Store) checkVersion(ctx context.Context, tx *sql.Tx) error {
+// content is what a file holds when it is opened.
+type content struct{ installed, empty bool }
+
+// queryer is a connection or a transaction on it.
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// inspect reads whose file this is, and returns a [*FileError] unless it is an authority's of a known schema or
+// one may be installed in it. It changes nothing.
+func (s *Store) inspect(ctx context.Context, q queryer) (content, error) {
+	var ours, all, app int
+	err := q.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE name = 'tenure_schema'), count(*) FROM sqlite_schema`).Scan(&ours, &all)
+	if err != nil {
+		return content{}, err
+	}
+	if ours == 1 {
+		return content{installed: true}, s.checkVersion(ctx, q)
+	}
+	if err := q.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&app); err != nil {
+		return content{}, err
+	}
+	empty := all == 0 && app == 0
+	if !empty && !s.cfg.Adopt {
+		return content{}, &FileError{Path: s.path, Kind: ErrForeignFile,
+			Detail: "it is a database with other content and no Tenure tables; set Adopt (tenure migrate --adopt) to install them beside it"}
+	}
+	return content{empty: empty}, nil
+}
+
+func (s *Store) checkVersion(ctx context.Context, q queryer) error {
 	var version int
-	err := tx.QueryRowContext(ctx, `SELECT version FROM tenure_schema`).Scan(&version)
+	err := q.QueryRowContext(ctx, `SELECT version FROM tenure_schema`).Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {
 		return &FileError{Path: s.path, Kind: ErrForeignFile, Detail: "tenure_schema is empty: this is not an authority's file"}
 	}
