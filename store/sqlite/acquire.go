@@ -207,7 +207,7 @@ func (b *batch) bury(old leaseRow) error {
 		return err
 	}
 	if s.found && s.ended == 0 && b.now >= s.expiry {
-		s.end(lease.EndExpired, b.now)
+		s.end(lease.EndExpired, s.expiry)
 	}
 	switch {
 	case old.over == lease.EndRevoked, !s.found, s.ended == lease.EndClosed:
@@ -215,11 +215,11 @@ func (b *batch) bury(old leaseRow) error {
 	case old.over != 0 && (s.ended != 0 || old.acquisition.Less(s.closedBelow)):
 		return nil
 	case old.over != 0:
-		return b.writeEnded(old.acquisition, s, old.over, "")
+		return b.writeEnded(old.acquisition, s, old.over, "", old.overAt)
 	case s.ended != 0:
-		return b.writeEnded(old.acquisition, s, lease.EndExpired, "")
+		return b.writeEnded(old.acquisition, s, lease.EndExpired, "", s.endedAt)
 	}
-	return b.writeEnded(old.acquisition, s, lease.EndSuperseded, "")
+	return b.writeEnded(old.acquisition, s, lease.EndSuperseded, "", old.holdEnd)
 }
 
 // grants answers in the order of the request.

@@ -255,7 +255,7 @@ func (b *batch) live(id fence.ID) (*session, error) {
 		return nil, err
 	}
 	if s.found && s.ended == 0 && b.now >= s.expiry {
-		s.end(lease.EndExpired, b.now)
+		s.end(lease.EndExpired, s.expiry)
 	}
 	switch {
 	case !s.found:
@@ -266,8 +266,8 @@ func (b *batch) live(id fence.ID) (*session, error) {
 	return s, nil
 }
 
-func (s *session) end(how lease.End, now int64) {
-	s.ended, s.endedAt, s.dirty = how, now, true
+func (s *session) end(how lease.End, at int64) {
+	s.ended, s.endedAt, s.dirty = how, at, true
 }
 
 func (s *session) remaining(now int64) time.Duration { return time.Duration(s.expiry - now) }

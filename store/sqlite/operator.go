@@ -47,7 +47,7 @@ func (b *batch) revoke(req lease.RevokeRequest) (lease.Revoked, error) {
 	if err != nil {
 		return lease.Revoked{}, err
 	}
-	if err := b.writeEnded(row.acquisition, s, lease.EndRevoked, req.Reason); err != nil {
+	if err := b.writeEnded(row.acquisition, s, lease.EndRevoked, req.Reason, b.now); err != nil {
 		return lease.Revoked{}, err
 	}
 	return lease.Revoked{Former: former, Names: names, BelievesAtMost: b.beliefLeft(row, s)}, nil
@@ -126,7 +126,7 @@ func (b *batch) prune(age time.Duration, limit int) (int, error) {
 		if total >= limit {
 			break
 		}
-		result, err := step.Exec(before, limit-total)
+		result, err := step.Exec(before, limit-total, b.now)
 		if err != nil {
 			return 0, b.fail(err)
 		}

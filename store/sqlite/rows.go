@@ -84,9 +84,9 @@ func (b *batch) endedRecord(id fence.ID) (lease.End, string, error) {
 }
 
 // writeEnded remembers how an acquisition ended. A session that is over needs no bound: nothing is granted to it.
-func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string) error {
+func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string, at int64) error {
 	told := how != lease.EndRevoked
-	if _, err := b.store.stmts.insertEnded.Exec(id[:], s.id[:], int(how), reason, told, b.now); err != nil {
+	if _, err := b.store.stmts.insertEnded.Exec(id[:], s.id[:], int(how), reason, told, at); err != nil {
 		return b.fail(err)
 	}
 	b.wrote = true

@@ -73,7 +73,7 @@ func (b *batch) sweep() error {
 			return err
 		}
 		if s.ended == 0 && b.now >= s.expiry {
-			s.end(lease.EndExpired, b.now)
+			s.end(lease.EndExpired, s.expiry)
 		}
 	}
 	_, err = b.prune(sweepAge, sweepRows)
@@ -173,7 +173,7 @@ func (b *batch) closeSession(id fence.ID) error {
 		return nil
 	}
 	if s.ended == 0 {
-		s.end(lease.EndExpired, b.now)
+		s.end(lease.EndExpired, s.expiry)
 	}
 	if s.ended == lease.EndClosed {
 		return nil
@@ -201,7 +201,7 @@ func (b *batch) release(req lease.ReleaseRequest) (lease.Released, error) {
 	}
 	isLive := s.found && s.ended == 0 && b.now < s.expiry
 	if s.found && s.ended == 0 && !isLive {
-		s.end(lease.EndExpired, b.now)
+		s.end(lease.EndExpired, s.expiry)
 	}
 	if isLive {
 		s.close(req.ClosedBelow)
@@ -277,7 +277,7 @@ func (b *batch) releaseAbsent(req lease.ReleaseRequest, s *session, isLive bool)
 	case s.used(req.ID):
 		return lease.Released{}, &lease.MismatchError{What: "names", ID: req.ID}
 	}
-	return lease.Released{Already: true}, b.writeEnded(req.ID, s, lease.EndReleased, "")
+	return lease.Released{Already: true}, b.writeEnded(req.ID, s, lease.EndReleased, "", b.now)
 }
 
 // alreadyOver answers a release that came too late: success if the holder itself had ended it.

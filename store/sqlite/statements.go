@@ -74,17 +74,22 @@ func (st *statements) texts() map[**sql.Stmt]string {
 			FROM tenure_authority a`,
 
 		&st.expired: `SELECT id FROM tenure_session WHERE ended = 0 AND expiry <= ? ORDER BY expiry LIMIT ?`,
+		// ?1 is the instant before which a thing must have been over, ?2 the limit, ?3 now.
 		&st.pruneLeases: `DELETE FROM tenure_lease WHERE name IN (
 			SELECT l.name FROM tenure_lease l LEFT JOIN tenure_session s ON s.id = l.session
-			WHERE CASE WHEN s.id IS NULL THEN 1
+			WHERE (s.id IS NULL OR s.ended <> 0 OR s.expiry <= ?3 OR l.acquisition < s.closed_below)
+			AND CASE WHEN l.over <> 0 THEN l.over_at <= ?1
+				WHEN l.hold_end <> 0 AND l.hold_end <= ?1 OR s.id IS NULL THEN 1
 				WHEN s.ended <> 0 THEN s.ended_at <= ?1
-				ELSE l.over <> 0 AND l.over_at <= ?1 AND l.acquisition < s.closed_below END
+				ELSE s.expiry <= ?1 END
 			LIMIT ?2)`,
-		&st.pruneSessions: `DELETE FROM tenure_session WHERE id IN (
-			SELECT id FROM tenure_session WHERE ended <> 0 AND ended_at <= ? ORDER BY ended_at LIMIT ?)`,
 		&st.pruneEnds: `DELETE FROM tenure_ended WHERE acquisition IN (
 			SELECT e.acquisition FROM tenure_ended e LEFT JOIN tenure_session s ON s.id = e.session
-			WHERE e.at <= ? AND (s.id IS NULL OR s.ended <> 0 OR e.told = 1 AND e.acquisition < s.closed_below) LIMIT ?)`,
+			WHERE e.at <= ?1 AND (s.id IS NULL OR s.ended <> 0 OR s.expiry <= ?3 OR e.told = 1 AND e.acquisition < s.closed_below)
+			LIMIT ?2)`,
+		&st.pruneSessions: `DELETE FROM tenure_session WHERE ?3 >= ?1 AND id IN (
+			SELECT id FROM tenure_session WHERE ended <> 0 AND ended_at <= ?1
+			UNION ALL SELECT id FROM tenure_session WHERE ended = 0 AND expiry <= ?1 LIMIT ?2)`,
 	}
 }
 
