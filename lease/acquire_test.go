@@ -143,7 +143,7 @@ func TestL8CancelledAfterCommit(t *testing.T) {
 func TestL5F7LostGrant(t *testing.T) {
 	both(t, func(w *world) error {
 		s, p := w.client(lease.Options{})
-		p.next("acquire", loseReply, loseReply, swallowReply)
+		p.next("acquire", loseReply, loseRequest, swallowReply)
 		l, err := s.Acquire(w.t.Context(), lease.Want{Names: []string{"a"}, Try: true})
 		if err != nil {
 			return err

@@ -3,7 +3,6 @@ package lease
 import (
 	"fmt"
 	"slices"
-	"time"
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/fence"
@@ -45,7 +44,7 @@ func (r AcquireRequest) Check(g Guarantees) error {
 		return &InvalidError{"session", "no id"}
 	}
 	if r.MaxHold != 0 && (r.MaxHold < g.MinTTL || r.MaxHold > MaxMaxHold) {
-		return &InvalidError{"max hold", fmt.Sprintf("want 0 for none, or %v to %v, got %v", g.MinTTL, time.Duration(MaxMaxHold), r.MaxHold)}
+		return &InvalidError{"max hold", fmt.Sprintf("want 0 for none, or %v to %v, got %v", g.MinTTL, MaxMaxHold, r.MaxHold)}
 	}
 	return checkAcquisition(r.ID, r.Names, g.MaxNames)
 }

@@ -36,10 +36,8 @@ func Do(ctx context.Context, s *Session, name string, fn func(ctx context.Contex
 // outcome is what Do returns: worked is fn's error, cause that of a lease that was over when fn returned.
 func outcome(l *Lease, worked, cause, released error) error {
 	var lost *LostError
-	switch {
-	case errors.As(cause, &lost) && lost.How == EndReleased: // by fn itself
-		cause = nil
-	case cause != nil:
+	byItself := errors.As(cause, &lost) && lost.How == EndReleased
+	if cause != nil && !byItself {
 		released = concluded("acquisition", l.id, cause)
 	}
 	if errors.Is(released, ErrEnded) {

@@ -306,7 +306,7 @@ func TestF1F2PausedHolder(t *testing.T) {
 		w.suspend(3 * ttl)
 		b, _ := w.client(lease.Options{Owner: "b"})
 		successor, err := w.mustAcquire(b, "a").Claim()
-		if err = errors.Join(err, r.write(w, successor, "of the successor")); err != nil {
+		if err := errors.Join(err, r.write(w, successor, "of the successor")); err != nil {
 			return err
 		}
 		if _, err := worker.Claim(); err == nil {
@@ -338,7 +338,7 @@ func TestL20HealedPartition(t *testing.T) {
 		pass(ttl)
 		b, _ := w.client(lease.Options{Owner: "b"})
 		successor, err := w.mustAcquire(b, "a").Claim()
-		if err = errors.Join(err, r.write(w, successor, "of the successor")); err != nil {
+		if err := errors.Join(err, r.write(w, successor, "of the successor")); err != nil {
 			return err
 		}
 		p.heal()

@@ -26,7 +26,7 @@ type Need struct {
 	met  func(Guarantees) bool
 }
 
-// Needs that an application may have.
+// NeedDurableGrants requires that a grant that was told survives a crash of every process and of the machine.
 func NeedDurableGrants() Need {
 	return Need{"durable grants", func(g Guarantees) bool { return g.DurableGrants }}
 }

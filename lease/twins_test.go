@@ -30,9 +30,9 @@ type hopes struct{ lease.Store }
 func (s hopes) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewal, error) {
 	r, err := s.Store.Renew(ctx, req)
 	if err != nil {
-		return lease.Renewal{Remaining: ttl}, nil
+		r, err = lease.Renewal{Remaining: ttl}, nil
 	}
-	return r, nil
+	return r, err
 }
 
 // endIsFailure keeps asking although the authority said that the session is over.

@@ -39,6 +39,7 @@ type holding interface {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
 	w := &world{
 		t:       t,
 		wrap:    func(s lease.Store) lease.Store { return s },
@@ -150,7 +151,7 @@ func both(t *testing.T, check func(w *world) error, breaks func(w *world)) {
 // want returns an error unless err is of kind.
 func want(kind, err error) error {
 	if !errors.Is(err, kind) {
-		return fmt.Errorf("got %w, want %v", orNone(err), kind)
+		return fmt.Errorf("got %w, want %s", orNone(err), kind.Error())
 	}
 	return nil
 }
