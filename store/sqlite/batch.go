@@ -164,9 +164,7 @@ func (b *batch) jump() {
 func (b *batch) token() int64 {
 	a := &b.auth
 	if !bytes.Equal(a.incarnation, b.store.current[:]) {
-		if a.incarnation != nil {
-			b.jump()
-		}
+		b.jump()
 		a.incarnation = b.store.current[:]
 	}
 	a.issued++

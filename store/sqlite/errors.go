@@ -80,7 +80,7 @@ func (s *Store) describe(err error) error {
 	case lib.SQLITE_NOTADB, lib.SQLITE_CORRUPT:
 		return &FileError{Path: s.path, Kind: ErrForeignFile, Detail: "it is no intact SQLite database", Err: err}
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
-		return fmt.Errorf("a program that does not take Tenure's turns keeps %s from being written%s", s.path, s.side.heldBy())
+		return fmt.Errorf("a program that does not take Tenure's turns has kept %s from being written; end its transaction", s.path)
 	}
 	return err
 }

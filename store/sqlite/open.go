@@ -193,14 +193,14 @@ func (s *Store) identifyFile() (alone bool, err error) {
 	if !alone {
 		if missing || !haveRecord || known.file != s.file {
 			return false, &FileError{Path: s.path, Kind: ErrReplaced,
-				Detail: "other processes still use the file that was there before" + s.side.heldBy() + "; stop them all, then start again"}
+				Detail: "other processes still use the file that was there before" + s.side.former + "; stop them all, then start again"}
 		}
 		s.current = known.incarnation
 		return false, s.side.lock(lockIncarnation, shared)
 	}
-	if (missing || haveRecord && known.file != s.file) && s.hasLog() {
-		return false, &FileError{Path: s.path, Kind: ErrStaleLog,
-			Detail: fmt.Sprintf("%s-wal belongs to the file that was there before; if this file was restored from a copy, remove %s-wal and %s-shm, then start again", s.path, s.path, s.path)}
+	// The log lies in the same folder, so the device says nothing here: its number may change with every mount.
+	if (missing || haveRecord && known.file.inode != s.file.inode) && s.hasLog() {
+		return false, s.staleLog()
 	}
 	if missing {
 		if err := s.create(); err != nil {
@@ -221,6 +221,12 @@ func (s *Store) identifyFile() (alone bool, err error) {
 func (s *Store) hasLog() bool {
 	info, err := os.Stat(s.path + "-wal")
 	return err == nil && info.Size() > 0
+}
+
+func (s *Store) staleLog() error {
+	return &FileError{Path: s.path, Kind: ErrStaleLog, Detail: fmt.Sprintf(
+		"%[1]s-wal was written for another file than this one; if only this file was restored from a copy, remove %[1]s-wal and %[1]s-shm; "+
+			"if file and log were copied together, remove %[1]s-tenure instead; then start again", s.path)}
 }
 
 // create makes the empty file, so that its identity is known before SQLite opens it.

@@ -28,7 +28,7 @@ CREATE TABLE tenure_authority (
 	id          BLOB    NOT NULL,
 	origin      INTEGER NOT NULL, -- when it was installed
 	issued      INTEGER NOT NULL, -- the highest token granted
-	incarnation BLOB,             -- of the last grant; another one makes the tokens jump
+	incarnation BLOB    NOT NULL, -- of the last grant, or of the founding; another one makes the tokens jump
 	boot_id     TEXT    NOT NULL, -- the kernel that anchor belongs to
 	anchor      INTEGER NOT NULL, -- authority time = anchor + the kernel's boot clock
 	mark        INTEGER NOT NULL  -- authority time never falls below it
@@ -164,7 +164,9 @@ func (s *Store) checkVersion(ctx context.Context, q queryer) error {
 func (s *Store) found(ctx context.Context, tx *sql.Tx) error {
 	id := newRandomID()
 	now := s.cfg.wall()
-	_, err := tx.ExecContext(ctx, `INSERT INTO tenure_authority (one, id, origin, issued, incarnation, boot_id, anchor, mark) VALUES (1, ?, ?, 0, NULL, ?, ?, ?)`,
-		id[:], now, s.bootID, now-int64(s.kernel()), now)
+	// The incarnation that makes the file starts at token 1. Any other jumps, also when nothing was granted before:
+	// this may be a copy of the file as it was before its first grant.
+	_, err := tx.ExecContext(ctx, `INSERT INTO tenure_authority (one, id, origin, issued, incarnation, boot_id, anchor, mark) VALUES (1, ?, ?, 0, ?, ?, ?, ?)`,
+		id[:], now, s.current[:], s.bootID, now-int64(s.kernel()), now)
 	return err
 }

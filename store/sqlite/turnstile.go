@@ -31,6 +31,8 @@ type sideFile struct {
 	file  *os.File
 	locks lockFiles
 	now   func() time.Duration // the kernel's clock, comparable between the processes of one machine
+	// former says who had the turn before the store was opened, for error texts.
+	former string
 }
 
 func openSideFile(path string, now func() time.Duration) (*sideFile, error) {
@@ -51,6 +53,14 @@ func (f *sideFile) close() error { return errors.Join(f.locks.close(), f.file.Cl
 // enter waits for this process's turn to write. It cannot be cancelled: a blocked file lock stays blocked
 // until the holder lets go or dies. Only goroutines that may be left behind call it.
 func (f *sideFile) enter() error {
+	if err := f.takeTurn(); err != nil {
+		return err
+	}
+	f.sign()
+	return nil
+}
+
+func (f *sideFile) takeTurn() error {
 	if err := f.lock(lockNext, exclusive); err != nil {
 		return err
 	}
@@ -58,14 +68,15 @@ func (f *sideFile) enter() error {
 	if unlockErr := f.unlock(lockNext); err == nil {
 		err = unlockErr
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// sign writes who has the turn. It serves error texts only, so that a full disk does not stop the turn.
+func (f *sideFile) sign() {
 	var holder [holderLength]byte
 	binary.BigEndian.PutUint64(holder[:8], uint64(os.Getpid()))
 	binary.BigEndian.PutUint64(holder[8:], uint64(f.now()))
-	f.file.WriteAt(holder[:], holderAt) // for error texts only: a full disk must not stop the turn
-	return nil
+	f.file.WriteAt(holder[:], holderAt)
 }
 
 // leave ends this process's turn.
@@ -78,7 +89,7 @@ func (f *sideFile) enterWithin(ctx context.Context, path string) error {
 		return err
 	}
 	entered := make(chan error, 1)
-	go func() { entered <- mine.enter() }()
+	go func() { entered <- mine.takeTurn() }()
 	select {
 	case err := <-entered:
 		if err != nil {
@@ -86,7 +97,8 @@ func (f *sideFile) enterWithin(ctx context.Context, path string) error {
 			return err
 		}
 		f.close()
-		f.file, f.locks = mine.file, mine.locks
+		f.file, f.locks, f.former = mine.file, mine.locks, mine.heldBy()
+		f.sign()
 		return nil
 	case <-ctx.Done():
 		go func() {
