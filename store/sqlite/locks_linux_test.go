@@ -1,0 +1,67 @@
+package sqlite
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// heldLocks counts the POSIX locks that this process holds on a file, as the kernel sees them. The file is
+// only looked at from outside: opening and closing it here would drop the locks.
+func heldLocks(t *testing.T, path string) int {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+	n := 0
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line) // 1: POSIX ADVISORY READ pid device:inode start end
+		if len(f) == 8 && f[1] == "POSIX" && f[4] == fmt.Sprint(os.Getpid()) && f[5] == file {
+			n++
+		}
+	}
+	return n
+}
+
+// A second store in this process opens, works and shuts down; SQLite's locks of the first stay as they are.
+func TestSecondStoreLeavesLocksAlone(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	p := join(t, openPath(t, path), time.Minute)
+	p.take("a")
+	count := func() [2]int { return [2]int{heldLocks(t, path), heldLocks(t, path+"-shm")} }
+	before := count()
+	if before[0] == 0 || before[1] == 0 {
+		t.Fatalf("SQLite holds %d locks on the file and %d on its -shm: this test sees nothing", before[0], before[1])
+	}
+	second := openPath(t, path)
+	q := join(t, second, time.Minute)
+	q.drop(q.take("b"))
+	if _, err := second.Get(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	shutDown(t, second)
+	if after := count(); after != before {
+		t.Errorf("locks on the file and its -shm: %v, then %v", before, after)
+	}
+	_, err := Open(t.Context(), Config{Path: path, bootID: "another", kernelClock: p.s.kernel}) // an Open that fails half way
+	wantKind(t, err, ErrOtherBoot)
+	if after := count(); after != before {
+		t.Errorf("locks on the file and its -shm after a refused opening: %v, then %v", before, after)
+	}
+
+	contents(t, path) // what must never be done; so the count can change
+	if after := count(); after == before {
+		t.Error("reading the file in this process dropped no lock: this test sees nothing")
+	}
+}
