@@ -3,6 +3,8 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
@@ -68,19 +70,32 @@ func resultCode(err error) int {
 	return 0
 }
 
-// describe turns the driver's error into one that says what to do. It decides by code, never by text.
+// describe turns the driver's and the system's errors into ones that say what to do. It decides by code, never by text.
 func (s *Store) describe(err error) error {
+	const (
+		full     = "free some space and try again"
+		readOnly = "make the file and its folder writable"
+	)
 	switch resultCode(err) {
 	case lib.SQLITE_FULL:
-		return &FileError{Path: s.path, Kind: ErrFull, Detail: "free some space and try again", Err: err}
+		return &FileError{Path: s.path, Kind: ErrFull, Detail: full, Err: err}
 	case lib.SQLITE_READONLY, lib.SQLITE_PERM:
-		return &FileError{Path: s.path, Kind: ErrReadOnly, Detail: "make the file and its folder writable", Err: err}
+		return &FileError{Path: s.path, Kind: ErrReadOnly, Detail: readOnly, Err: err}
 	case lib.SQLITE_CANTOPEN:
 		return &FileError{Path: s.path, Kind: ErrReadOnly, Detail: "the file or its folder is missing or cannot be written", Err: err}
 	case lib.SQLITE_NOTADB, lib.SQLITE_CORRUPT:
 		return &FileError{Path: s.path, Kind: ErrForeignFile, Detail: "it is no intact SQLite database", Err: err}
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
 		return fmt.Errorf("a program that does not take Tenure's turns has kept %s from being written; end its transaction", s.path)
+	}
+	if _, typed := errors.AsType[*FileError](err); typed {
+		return err
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return &FileError{Path: s.path, Kind: ErrFull, Detail: full, Err: err}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return &FileError{Path: s.path, Kind: ErrReadOnly, Detail: readOnly, Err: err}
 	}
 	return err
 }

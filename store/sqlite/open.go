@@ -87,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	side, err := openSideFile(s.path+"-tenure", s.kernel)
 	if err != nil {
-		return nil, &FileError{Path: s.path, Kind: ErrReadOnly, Detail: "its side file cannot be opened for writing", Err: err}
+		return nil, s.describe(fmt.Errorf("opening its side file: %w", err))
 	}
 	s.side = side
 	if err := side.enterWithin(ctx, side.file.Name()); err != nil {
@@ -233,7 +233,7 @@ func (s *Store) staleLog() error {
 func (s *Store) create() error {
 	file, err := os.OpenFile(s.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return &FileError{Path: s.path, Kind: ErrReadOnly, Err: err}
+		return err
 	}
 	if err := file.Close(); err != nil {
 		return err

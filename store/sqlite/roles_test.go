@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -14,10 +15,24 @@ import (
 
 // roles are the parts that a child can play.
 func roles() map[string]func(context.Context, *stage) error {
-	return map[string]func(context.Context, *stage) error{
+	all := map[string]func(context.Context, *stage) error{
 		"worker":    playWorker,
 		"copy over": playCopyOver,
+		"opener":    playOpener,
 	}
+	maps.Copy(all, systemRoles())
+	return all
+}
+
+// playOpener opens the file and says how it went.
+func playOpener(ctx context.Context, st *stage) error {
+	s, err := Open(ctx, Config{Path: st.job.Path})
+	if err != nil {
+		st.say("refused %s %q", kindsOf(err), err.Error())
+		return nil
+	}
+	st.say("open")
+	return s.Shutdown(ctx)
 }
 
 // actor is a session in a child.

@@ -97,7 +97,12 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
 	}
 	defer tx.Rollback()
 	found, err := s.inspect(ctx, tx)
-	if err != nil || found.installed {
+	if err != nil {
+		return err
+	}
+	if found.installed {
+		// Only a write shows that the file can be written: SQLite begins to read where it may not write. It is rolled back.
+		_, err = tx.ExecContext(ctx, `UPDATE tenure_schema SET version = version`)
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, schemaV1); err != nil {
