@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-go/tenure/bench/report"
+	"github.com/tenure-go/tenure/bench/stats"
+	"github.com/tenure-go/tenure/bench/twin"
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/store/sqlite"
+)
+
+const fencedMethod = "A program's own transaction on the authority's file, on a `database/sql` connection of its own: BEGIN IMMEDIATE, one UPDATE of one row of its own table by a prepared statement, " +
+	"COMMIT (WAL, synchronous FULL). The same with a check as its first statement. The sides take turns in blocks of a few transactions, one goroutine, nobody else on the file. " +
+	"*Prepared* hands the check a `sqlite.DBTX` that prepares each statement once; the others hand it the `*sql.Tx` itself. `Fenced` is the store's own, turn and bound included: " +
+	"it is for information, because it does more."
+
+const fencedBlock = 20 // transactions of one side before the next one's turn
+
+// fencedSide is the program whose writes are to be protected.
+type fencedSide struct {
+	store  *sqlite.Store
+	db     *sql.DB
+	update *sql.Stmt
+	claim  fence.Claim
+	// prepared holds the statements of the checks by their text; nil for one that was only noted.
+	prepared map[string]*sql.Stmt
+}
+
+// check is what a transaction does before its write.
+type check struct {
+	name string
+	do   func(ctx context.Context, tx *sql.Tx) error // nil: nothing
+}
+
+const (
+	unfenced      = "unfenced"
+	viaFenced     = "Store.Fenced"
+	accountsTable = `CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL) STRICT; INSERT INTO account VALUES (1, 0)`
+	updateAccount = `UPDATE account SET balance = balance + 1 WHERE id = ?`
+)
+
+func (f *fencedSide) checks() []check {
+	const resource = "account/1"
+	return []check{
+		{unfenced, nil},
+		{"sqlite.Verify (strict)", func(ctx context.Context, tx *sql.Tx) error { return sqlite.Verify(ctx, tx, f.claim) }},
+		{"sqlite.Enter", func(ctx context.Context, tx *sql.Tx) error { return sqlite.Enter(ctx, tx, resource, f.claim) }},
+		{"sqlite.Admit", func(ctx context.Context, tx *sql.Tx) error { return sqlite.Admit(ctx, tx, resource, f.claim) }},
+		{"sqlite.Verify, prepared", func(ctx context.Context, tx *sql.Tx) error {
+			return sqlite.Verify(ctx, preparedTx{tx, f}, f.claim)
+		}},
+		{"sqlite.Enter, prepared", func(ctx context.Context, tx *sql.Tx) error {
+			return sqlite.Enter(ctx, preparedTx{tx, f}, resource, f.claim)
+		}},
+	}
+}
+
+// preparedTx is a transaction that uses statements which are prepared once for the life of the connection. One that
+// it meets for the first time runs as it is and is noted, to be prepared after the transaction.
+type preparedTx struct {
+	tx   *sql.Tx
+	side *fencedSide
+}
+
+// ExecContext is part of [sqlite.DBTX].
+func (p preparedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if known := p.side.known(query); known != nil {
+		return p.tx.StmtContext(ctx, known).ExecContext(ctx, args...) //nolint:sqlclosecheck // the transaction's end closes it
+	}
+	return p.tx.ExecContext(ctx, query, args...)
+}
+
+// QueryRowContext is part of [sqlite.DBTX].
+func (p preparedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if known := p.side.known(query); known != nil {
+		return p.tx.StmtContext(ctx, known).QueryRowContext(ctx, args...) //nolint:sqlclosecheck // the transaction's end closes it
+	}
+	return p.tx.QueryRowContext(ctx, query, args...)
+}
+
+func (f *fencedSide) known(query string) *sql.Stmt {
+	known, ok := f.prepared[query]
+	if !ok {
+		f.prepared[query] = nil
+	}
+	return known
+}
+
+// prepareNoted prepares what the transactions so far have used.
+func (f *fencedSide) prepareNoted(ctx context.Context) error {
+	for query, known := range f.prepared {
+		if known != nil {
+			continue
+		}
+		statement, err := f.db.PrepareContext(ctx, query) //nolint:sqlclosecheck // close closes all that were prepared
+		if err != nil {
+			return err
+		}
+		f.prepared[query] = statement
+	}
+	return nil
+}
+
+func runFenced(ctx context.Context, p *plan, r *report.Report) (err error) {
+	r.Method = fencedMethod
+	f := newFencedSide()
+	defer func() { err = errors.Join(err, f.close(context.WithoutCancel(ctx))) }()
+	if err := f.open(ctx, p.path("fenced.db")); err != nil {
+		return err
+	}
+	kinds := []struct {
+		name string
+		ctx  context.Context
+	}{
+		{"context without an end", context.WithoutCancel(ctx)},
+		{"context that can be cancelled", ctx},
+	}
+	p50 := make([]map[string][]float64, len(kinds))
+	for i := range p50 {
+		p50[i] = map[string][]float64{}
+	}
+	err = p.eachRound(ctx, func(int) error {
+		for i, kind := range kinds {
+			took, err := f.takeTurns(kind.ctx, 5*p.cell)
+			if err != nil {
+				return err
+			}
+			for name, each := range took {
+				p50[i][name] = append(p50[i][name], stats.Percentile(each, 50))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, kind := range kinds {
+		f.tables(r, kind.name, p50[i])
+	}
+	r.Notes = append(r.Notes, "A context that can be cancelled costs a goroutine in each statement of database/sql and of the driver, "+
+		"so a check of two statements shows more beside it; README's own form has one.")
+	return nil
+}
+
+func newFencedSide() *fencedSide { return &fencedSide{prepared: map[string]*sql.Stmt{}} }
+
+func (f *fencedSide) open(ctx context.Context, path string) (err error) {
+	if f.store, err = sqlite.Open(ctx, sqlite.Config{Path: path}); err != nil {
+		return err
+	}
+	c, err := newClient(ctx, f.store, lease.MaxTTL)
+	if err != nil {
+		return err
+	}
+	_, grants, err := c.acquire(ctx, "account/1")
+	if err != nil {
+		return err
+	}
+	f.claim = grants[0].Claim
+	if f.db, err = sql.Open("sqlite", twin.DSN(path)); err != nil {
+		return err
+	}
+	f.db.SetMaxOpenConns(1)
+	if _, err := f.db.ExecContext(ctx, accountsTable); err != nil {
+		return err
+	}
+	if f.update, err = f.db.PrepareContext(ctx, updateAccount); err != nil {
+		return err
+	}
+	for _, check := range f.checks() { // each once: the mark exists then, and the statements are known
+		if err := f.transact(ctx, check); err != nil {
+			return err
+		}
+	}
+	return f.prepareNoted(ctx)
+}
+
+func (f *fencedSide) close(ctx context.Context) error {
+	var err error
+	for _, statement := range f.prepared {
+		if statement != nil {
+			err = errors.Join(err, statement.Close())
+		}
+	}
+	if f.update != nil {
+		err = errors.Join(err, f.update.Close())
+	}
+	if f.db != nil {
+		err = errors.Join(err, f.db.Close())
+	}
+	if f.store != nil {
+		err = errors.Join(err, f.store.Shutdown(ctx))
+	}
+	return err
+}
+
+// takeTurns runs every side for a block of transactions, again and again until d has passed, and returns how
+// long each transaction took in microseconds. Every second time the order is turned round.
+func (f *fencedSide) takeTurns(ctx context.Context, d time.Duration) (map[string][]float64, error) {
+	checks := append(f.checks(), check{name: viaFenced})
+	took := map[string][]float64{}
+	for end := time.Now().Add(d); time.Now().Before(end); slices.Reverse(checks) {
+		for _, check := range checks {
+			for range fencedBlock {
+				start := time.Now()
+				err := f.transact(ctx, check)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", check.name, err)
+				}
+				took[check.name] = append(took[check.name], micros(time.Since(start)))
+			}
+		}
+	}
+	return took, nil
+}
+
+// transact is the caller's transaction, with the check if there is one.
+func (f *fencedSide) transact(ctx context.Context, check check) error {
+	if check.name == viaFenced {
+		return f.store.Fenced(ctx, f.claim, func(ctx context.Context, tx *sqlite.Tx) error {
+			_, err := tx.ExecContext(ctx, updateAccount, 1)
+			return err
+		})
+	}
+	tx, err := f.db.BeginTx(ctx, nil) // BEGIN IMMEDIATE, by the DSN
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if check.do != nil {
+		if err := check.do(ctx, tx); err != nil {
+			return err
+		}
+	}
+	update := tx.StmtContext(ctx, f.update) //nolint:sqlclosecheck // the transaction's end closes it
+	if _, err := update.ExecContext(ctx, 1); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (f *fencedSide) tables(r *report.Report, kind string, p50 map[string][]float64) {
+	t := report.Table{Title: "One transaction, " + kind + ":", Label: "check", Columns: []string{"p50, us", "ratio to unfenced"}}
+	for _, check := range append(f.checks(), check{name: viaFenced}) {
+		ratios := stats.Ratios(p50[check.name], p50[unfenced])
+		t.Rows = append(t.Rows, report.Row{Label: check.name, Cells: []report.Cell{report.Rounds(p50[check.name]), report.Rounds(ratios)}})
+		if check.do != nil {
+			r.Targets = append(r.Targets, report.AtMost(check.name+", "+kind, 1.25, "x", ratios))
+		}
+	}
+	r.Tables = append(r.Tables, t)
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/tenure-go/tenure/bench/report"
+)
+
+// benchmark is one question. run fills in the report's method, tables, targets and notes.
+type benchmark struct {
+	name, title string
+	run         func(ctx context.Context, p *plan, r *report.Report) error
+}
+
+// benchmarks is the list, in the order in which they run and stand on the page.
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"commit", "Group commit against one transaction per operation", runCommit},
+		{"fenced", "Fenced against unfenced transactions", runFenced},
+		{"processes", "Renewals beside busy processes on one file", runProcesses},
+		{"renewal", "Renewal of a session that holds 50,000 leases", runRenewal},
+		{"short", "A whole short process: tenure run", runShort},
+	}
+}
+
+// plan says how much to do, and where.
+type plan struct {
+	settings report.Settings
+	cell     time.Duration // one measurement
+	folder   string        // for database files
+	tenure   string        // binary, or empty
+	progress io.Writer
+}
+
+func newPlan(o options, folder string, progress io.Writer) *plan {
+	s := report.Settings{Rounds: defaultRounds, Seconds: defaultSeconds, Quick: o.quick}
+	if o.quick {
+		s.Rounds, s.Seconds = quickRounds, quickSeconds
+	}
+	if o.rounds > 0 {
+		s.Rounds = o.rounds
+	}
+	if o.seconds > 0 {
+		s.Seconds = o.seconds
+	}
+	return &plan{settings: s, cell: time.Duration(s.Seconds * float64(time.Second)), folder: folder, tenure: o.tenure, progress: progress}
+}
+
+func (p *plan) path(name string) string { return filepath.Join(p.folder, name) }
+
+// pick is full, or less in a quick run.
+func (p *plan) pick(full, quick int) int {
+	if p.settings.Quick {
+		return quick
+	}
+	return full
+}
+
+// eachRound calls one for every round and says on the terminal how far it is.
+func (p *plan) eachRound(ctx context.Context, one func(round int) error) error {
+	for round := range p.settings.Rounds {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		fmt.Fprintf(p.progress, "  round %d of %d\n", round+1, p.settings.Rounds)
+		if err := one(round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause waits for d, or returns ctx's error.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
