@@ -36,13 +36,18 @@ func TestDoContext(t *testing.T) {
 	sound(t, func(w *world) error {
 		s, p := w.client(lease.Options{})
 		ctx := context.WithValue(w.t.Context(), key{}, "value")
+		var seen error
 		err := w.do(ctx, s, "a", func(ctx context.Context, l *lease.Lease) error {
 			if ctx.Value(key{}) != "value" {
-				return errors.New("the caller's values are missing")
+				seen = errors.New("the caller's values are missing")
 			}
 			p.all(blackHole, "renew")
-			return endsWithin(ctx, 0, ttl-margin, lease.ErrUncertain)
+			seen = errors.Join(seen, endsWithin(ctx, 0, ttl-margin, lease.ErrUncertain))
+			return nil
 		})
+		if seen != nil {
+			return seen
+		}
 		if err := want(lease.ErrEnded, err); err != nil {
 			return err
 		}

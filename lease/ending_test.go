@@ -195,11 +195,33 @@ func TestL62F3Suspend(t *testing.T) {
 		}
 		return nil
 	}, trusts)
-	sound(t, func(w *world) error { // nobody uses the claim: the watchdog's tick notices
-		s, _ := w.client(lease.Options{})
+}
+
+// Nobody uses the claim after the suspend: the watchdog's tick notices, also while the loop that renews hangs.
+func TestL62NoticedByTheWatchdog(t *testing.T) {
+	sound(t, func(w *world) error {
+		s, p := w.client(lease.Options{})
 		ctx := s.Context()
+		p.next("renew", late(ttl))
+		pass(ttl/3 + time.Millisecond)
 		w.suspend(ttl)
+		defer pass(ttl) // the late reply has come then
 		return endsWithin(ctx, 0, margin/2, lease.ErrUncertain)
+	})
+}
+
+// The loop that renews wakes first after the suspend: it sends nothing, the session is over.
+func TestL62NothingIsSentAfterIt(t *testing.T) {
+	sound(t, func(w *world) error {
+		s, p := w.client(lease.Options{})
+		pass(6*margin/2 + time.Millisecond) // just after a tick of the watchdog, just before the first renewal
+		before := len(p.calls("renew"))
+		w.suspend(ttl)
+		pass(ttl)
+		if n := len(p.calls("renew")); n != before {
+			return errors.New("the session was renewed after it was over")
+		}
+		return want(lease.ErrUncertain, context.Cause(s.Context()))
 	})
 }
 
@@ -355,7 +377,7 @@ func TestMaxHold(t *testing.T) {
 	sound(t, func(w *world) error {
 		s, _ := w.client(lease.Options{})
 		kept := w.mustAcquire(s, "kept")
-		for i, hold := range []time.Duration{3 * ttl, ttl, 2 * ttl} {
+		for i, hold := range []time.Duration{3*ttl + 1, ttl + time.Second/10, 2 * ttl, margin + time.Second/10} {
 			l, err := s.Acquire(w.t.Context(), lease.Want{Names: []string{fmt.Sprint(i)}, MaxHold: hold})
 			if err != nil {
 				return err
@@ -371,8 +393,8 @@ func TestMaxHold(t *testing.T) {
 			}
 		}
 		pass(4 * ttl)
-		if n := s.Stats().Leases; n != 4 {
-			return fmt.Errorf("%d leases are known, want all four until they are released", n)
+		if n := s.Stats().Leases; n != 5 {
+			return fmt.Errorf("%d leases are known, want all five until they are released", n)
 		}
 		_, err := kept.Claim()
 		return err

@@ -167,6 +167,24 @@ func TestReleaseOfWhatIsOver(t *testing.T) {
 	}
 }
 
+// What the session knows already needs no call: a loss that a renewal told, a close that was confirmed.
+func TestReleaseAnsweredWithoutAsking(t *testing.T) {
+	sound(t, func(w *world) error {
+		s, p := w.client(lease.Options{})
+		l := w.mustAcquire(s, "a")
+		w.authority.Advance(ttl)
+		pass(ttl / 3)
+		p.all(unavailable, "release")
+		return want(lease.ErrEnded, l.Release(w.t.Context()))
+	})
+	sound(t, func(w *world) error {
+		s, p := w.client(lease.Options{})
+		l := w.mustAcquire(s, "a")
+		p.all(unavailable, "release")
+		return errors.Join(s.Close(w.t.Context()), l.Release(w.t.Context()))
+	})
+}
+
 // L38, L40: acquires and releases in a loop, with renewals in flight at every moment, then a close. No renewal is
 // sent once the session was closed, and none revives a lease.
 func TestL38L40NoRenewalAfterTheEnd(t *testing.T) {

@@ -148,6 +148,10 @@ func TestF5SlowReplyShortensValidity(t *testing.T) {
 		if got, want := s.Left(), ttl-margin-time.Since(sent); got != want {
 			return fmt.Errorf("left %v, want %v", got, want)
 		}
+		pass(ttl / 3)
+		if gap := p.calls("renew")[1].at.Sub(sent); gap > ttl/3 {
+			return fmt.Errorf("the next renewal was sent after %v", gap)
+		}
 		return nil
 	})
 }

@@ -66,6 +66,21 @@ func TestStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	bubble(t, func(w *world) { // a slow open leaves less time to the first renewal
+		p := newProxy(w.authority)
+		p.next("open", late(ttl/4))
+		s, err := lease.Start(w.t.Context(), p, lease.Options{Clock: w.clock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(ttl/3 - ttl/4)
+		if n := len(p.calls("renew")); n != 1 {
+			t.Errorf("%d renewals in a third of the TTL since the open was sent", n)
+		}
+		if err := s.Close(w.t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 	for kind, fault := range map[error]rule{lease.ErrUnavailable: unavailable, lease.ErrUnknown: blackHole, lease.ErrEnded: late(ttl)} {
 		bubble(t, func(w *world) {
 			p := newProxy(w.authority)
