@@ -21,7 +21,10 @@ func (s *Store) Revoke(ctx context.Context, req lease.RevokeRequest) (lease.Revo
 		revoked, err = b.revoke(req)
 		return err
 	}}, true)
-	return revoked, err
+	if err != nil {
+		return lease.Revoked{}, err // the writer may still be at work on it: not even read
+	}
+	return revoked, nil
 }
 
 func (b *batch) revoke(req lease.RevokeRequest) (lease.Revoked, error) {
@@ -106,7 +109,10 @@ func (s *Store) Prune(ctx context.Context, age time.Duration, limit int) (int, e
 		n, err = b.prune(age, limit)
 		return err
 	}}, false)
-	return n, err
+	if err != nil {
+		return 0, err // the writer may still be at work on it: not even read
+	}
+	return n, nil
 }
 
 // prune deletes leases first, then the sessions that no row but an old one names, then records of acquisitions.
@@ -155,7 +161,10 @@ func (s *Store) RaiseEpoch(ctx context.Context, above fence.Token) (fence.Token,
 		}
 		return nil
 	}}, false)
-	return floor, err
+	if err != nil {
+		return 0, err // the writer may still be at work on it: not even read
+	}
+	return floor, nil
 }
 
 // maxEpoch leaves room for the tokens after it.

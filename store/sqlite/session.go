@@ -24,7 +24,10 @@ func (s *Store) Open(ctx context.Context, req lease.OpenRequest) (time.Duration,
 		left, err = b.open(req)
 		return err
 	}}, false)
-	return left, err
+	if err != nil {
+		return 0, err // the writer may still be at work on it: not even read
+	}
+	return left, nil
 }
 
 func (b *batch) open(req lease.OpenRequest) (time.Duration, error) {
@@ -90,7 +93,10 @@ func (s *Store) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewa
 		renewal, err = b.renew(req)
 		return err
 	}}, true)
-	return renewal, err
+	if err != nil {
+		return lease.Renewal{}, err // the writer may still be at work on it: not even read
+	}
+	return renewal, nil
 }
 
 func (b *batch) renew(req lease.RenewRequest) (lease.Renewal, error) {
@@ -191,7 +197,10 @@ func (s *Store) Release(ctx context.Context, req lease.ReleaseRequest) (lease.Re
 		released, err = b.release(req)
 		return err
 	}}, false)
-	return released, err
+	if err != nil {
+		return lease.Released{}, err // the writer may still be at work on it: not even read
+	}
+	return released, nil
 }
 
 func (b *batch) release(req lease.ReleaseRequest) (lease.Released, error) {
