@@ -147,6 +147,9 @@ func (b *batch) checkFresh(req lease.AcquireRequest, own *session, below fence.I
 }
 
 func (b *batch) checkFree(rows []leaseRow) error {
+	if err := b.checkAhead(rows); err != nil {
+		return err
+	}
 	for _, row := range rows {
 		if row.token > 0 {
 			holder, err := b.session(row.session)
@@ -162,6 +165,11 @@ func (b *batch) checkFree(rows []leaseRow) error {
 			}
 		}
 	}
+	return nil
+}
+
+// checkAhead refuses a name of which a token from the future was seen, held or not: waiting would not help.
+func (b *batch) checkAhead(rows []leaseRow) error {
 	if !b.auth.ahead {
 		return nil
 	}
@@ -245,7 +253,9 @@ type heldRow struct {
 	token           int64
 	acquisition     fence.ID
 	holdEnd, expiry int64
-	anchor          int64
+	bootID          string
+	anchor, mark    int64
+	ahead           bool // some name is stopped
 }
 
 // findHeld returns the refusals that one read without any lock can decide. What it cannot decide, or fails to
@@ -258,6 +268,9 @@ func (s *Store) findHeld(waiting []*request) map[*request]*lease.HeldError {
 	held := make(map[string]heldRow, len(rows))
 	for _, row := range rows {
 		now := row.anchor + int64(s.kernel())
+		if row.ahead || row.bootID != s.bootID || now < row.mark {
+			return nil // only the batch can answer, or mend the clock
+		}
 		if now < row.expiry && (row.holdEnd == 0 || now < row.holdEnd) {
 			held[row.name] = row
 		}
@@ -319,7 +332,7 @@ func (s *Store) heldRows(waiting []*request) ([]heldRow, error) {
 	for rows.Next() {
 		var row heldRow
 		var acquisition []byte
-		if err := rows.Scan(&row.name, &row.token, &acquisition, &row.holdEnd, &row.owner, &row.expiry, &row.anchor); err != nil {
+		if err := rows.Scan(&row.name, &row.token, &acquisition, &row.holdEnd, &row.owner, &row.expiry, &row.bootID, &row.anchor, &row.mark, &row.ahead); err != nil {
 			return nil, err
 		}
 		copy(row.acquisition[:], acquisition)

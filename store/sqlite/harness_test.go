@@ -27,20 +27,39 @@ type harness struct {
 }
 
 func newHarness(t testing.TB) *harness {
-	h := &harness{t: t, cfg: Config{Path: filepath.Join(t.TempDir(), "tenure.db")}}
-	h.start()
+	h := startHarness(t)
 	t.Cleanup(h.stop)
 	return h
 }
 
 // newManualHarness has a kernel clock that moves by Tick alone, so that instants can be met exactly.
 func newManualHarness(t testing.TB) *harness {
+	h := startManualHarness(t)
+	t.Cleanup(h.stop)
+	return h
+}
+
+// startHarness is newHarness for a caller that calls stop.
+func startHarness(t testing.TB) *harness {
+	h := &harness{t: t, cfg: Config{Path: filepath.Join(t.TempDir(), "tenure.db")}}
+	h.start()
+	return h
+}
+
+func startManualHarness(t testing.TB) *harness {
 	h := &harness{t: t, cfg: Config{Path: filepath.Join(t.TempDir(), "tenure.db")}, tick: new(atomic.Int64)}
 	h.cfg.bootID = "manual"
 	h.cfg.kernelClock = func() time.Duration { return time.Duration(h.tick.Load()) }
 	h.start()
-	t.Cleanup(h.stop)
 	return h
+}
+
+// Tolerance is what one operation may take beside other tests.
+func (h *harness) Tolerance() time.Duration {
+	if h.tick != nil {
+		return 0
+	}
+	return 300 * time.Millisecond
 }
 
 func (h *harness) start() {

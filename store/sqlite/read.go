@@ -10,7 +10,7 @@ import (
 )
 
 const infoColumns = `SELECT l.name, l.token, l.acquisition, l.names, l.session, l.max_hold, l.hold_end, l.over, l.over_at,
-	s.id IS NOT NULL, coalesce(s.owner, ''), coalesce(s.expiry, 0), coalesce(s.ended, 0), a.boot_id, a.anchor
+	s.id IS NOT NULL, coalesce(s.owner, ''), coalesce(s.expiry, 0), coalesce(s.ended, 0), a.boot_id, a.anchor, a.mark
 	FROM tenure_lease l CROSS JOIN tenure_authority a LEFT JOIN tenure_session s ON s.id = l.session`
 
 // Get is part of [lease.Store].
@@ -65,9 +65,9 @@ func (s *Store) scanInfo(rows *sql.Rows) (lease.Info, error) {
 	var over, ended int
 	var holder session
 	var bootID string
-	var anchor int64
+	var anchor, mark int64
 	err := rows.Scan(&row.name, &row.token, &acquisition, &row.names, &sessionID, &row.maxHold, &row.holdEnd, &over, &row.overAt,
-		&holder.found, &holder.owner, &holder.expiry, &ended, &bootID, &anchor)
+		&holder.found, &holder.owner, &holder.expiry, &ended, &bootID, &anchor, &mark)
 	if err != nil {
 		return lease.Info{}, err
 	}
@@ -77,5 +77,5 @@ func (s *Store) scanInfo(rows *sql.Rows) (lease.Info, error) {
 	row.name = strings.Clone(row.name)
 	row.acquisition, row.session = fence.ID(acquisition), fence.ID(sessionID)
 	row.over, holder.ended = lease.End(over), lease.End(ended)
-	return row.info(&holder, anchor+int64(s.kernel())), nil
+	return row.info(&holder, max(mark, anchor+int64(s.kernel()))), nil
 }

@@ -19,7 +19,7 @@ type statements struct {
 	expired, pruneLeases, pruneSessions, pruneEnds *sql.Stmt
 }
 
-const heldColumns = `SELECT l.name, l.token, l.acquisition, l.hold_end, s.owner, s.expiry, a.anchor`
+const heldColumns = `SELECT l.name, l.token, l.acquisition, l.hold_end, s.owner, s.expiry, a.boot_id, a.anchor, a.mark, EXISTS (SELECT 1 FROM tenure_ahead)`
 
 // texts pairs each statement with its SQL.
 func (st *statements) texts() map[**sql.Stmt]string {
