@@ -47,19 +47,9 @@ type draft struct {
 	last     uint64 // the latest id
 	now      time.Duration
 	expiries []time.Duration
-	sessions []*session
-	known    []*acquisition
-	below    map[fence.ID]fence.ID // by session: closed-below, as a client raises it
-}
-
-type session struct {
-	req    lease.OpenRequest
-	closed bool
-}
-
-// acquisition is an id that was asked for or released.
-type acquisition struct {
-	req lease.AcquireRequest
+	sessions []lease.OpenRequest
+	known    []lease.AcquireRequest // ids that were asked for, released, or are on their way
+	below    map[fence.ID]fence.ID  // by session: closed-below, as a client raises it
 }
 
 // steps are the kinds of step. Not each is one operation: some are two, and a request in flight is none yet.
@@ -126,8 +116,12 @@ func (d *draft) newID() fence.ID {
 	return id
 }
 
-func (d *draft) session() *session   { return rapid.SampledFrom(d.sessions).Draw(d.t, "session") }
-func (d *draft) one() *acquisition   { return rapid.SampledFrom(d.known).Draw(d.t, "acquisition") }
+func (d *draft) session() lease.OpenRequest {
+	return rapid.SampledFrom(d.sessions).Draw(d.t, "session")
+}
+func (d *draft) one() lease.AcquireRequest {
+	return rapid.SampledFrom(d.known).Draw(d.t, "acquisition")
+}
 func (d *draft) chance(n int) bool   { return rapid.IntRange(1, n).Draw(d.t, "chance") == 1 }
 func (d *draft) name() string        { return rapid.SampledFrom(allNames()).Draw(d.t, "name") }
 func (d *draft) ttl() time.Duration  { return rapid.SampledFrom(allTTLs()).Draw(d.t, "ttl") }
@@ -158,16 +152,16 @@ func (d *draft) otherNames(names []string) []string {
 
 // know remembers an id, forgetting the oldest beyond a bound.
 func (d *draft) know(req lease.AcquireRequest) {
-	d.known = append(d.known, &acquisition{req})
+	d.known = append(d.known, req)
 	if len(d.known) > maxKnown {
 		d.known = d.known[1:]
 	}
 }
 
 // valid reports whether the acquisition is valid on the oracle.
-func (d *draft) valid(a *acquisition) bool {
-	r := d.oracle.Play(d.t.Context(), leasetest.Op{Get: &a.req.Names[0]})
-	return r.Err == nil && r.Infos[0].Held && r.Infos[0].Acquisition == a.req.ID
+func (d *draft) valid(a lease.AcquireRequest) bool {
+	r := d.oracle.Play(d.t.Context(), leasetest.Op{Get: &a.Names[0]})
+	return r.Err == nil && r.Infos[0].Held && r.Infos[0].Acquisition == a.ID
 }
 
 // closedBelow is what a request of the session carries: nothing, or what its client has said before.

@@ -15,17 +15,15 @@ func (d *draft) open() {
 		d.sessions = d.sessions[1:]
 	}
 	req := lease.OpenRequest{ID: d.newID(), Owner: rapid.SampledFrom(owners()).Draw(d.t, "owner"), TTL: d.ttl()}
-	s := &session{req: req}
 	if d.chance(8) { // its close came first
-		s.closed = true
 		d.play(leasetest.Op{Close: &req.ID})
 	}
-	d.sessions = append(d.sessions, s)
+	d.sessions = append(d.sessions, req)
 	d.play(leasetest.Op{Open: &req})
 }
 
 func (d *draft) openAgain() {
-	req := d.session().req
+	req := d.session()
 	switch rapid.IntRange(0, 3).Draw(d.t, "particulars") {
 	case 0:
 		req.TTL++
@@ -36,13 +34,12 @@ func (d *draft) openAgain() {
 }
 
 func (d *draft) close() {
-	s := d.session()
-	s.closed = true
-	d.play(leasetest.Op{Close: &s.req.ID})
+	id := d.session().ID
+	d.play(leasetest.Op{Close: &id})
 }
 
 func (d *draft) renew() {
-	id := d.session().req.ID
+	id := d.session().ID
 	if d.chance(20) {
 		id = d.newID() // unknown
 	}
@@ -50,15 +47,15 @@ func (d *draft) renew() {
 	if d.chance(3) { // the client raises it to what it may still ask about
 		below := d.newID()
 		if len(d.known) > 0 && d.chance(2) {
-			below = d.one().req.ID
+			below = d.one().ID
 		}
 		if d.below[id].Less(below) {
 			d.below[id], req.ClosedBelow = below, below
 		}
 	}
 	for _, a := range d.known {
-		if a.req.Session == id && d.chance(5) && d.mayRelease(a) {
-			req.Release = append(req.Release, lease.Abandoned{ID: a.req.ID, Names: a.req.Names})
+		if a.Session == id && d.chance(5) {
+			req.Release = append(req.Release, lease.Abandoned{ID: a.ID, Names: a.Names})
 		}
 	}
 	if d.chance(10) {
@@ -71,19 +68,19 @@ func (d *draft) renew() {
 
 func (d *draft) acquire() {
 	s := d.session()
-	req := lease.AcquireRequest{Session: s.req.ID, ID: d.newID(), Names: d.names(), MaxHold: d.hold(), ClosedBelow: d.closedBelow(s.req.ID)}
+	req := lease.AcquireRequest{Session: s.ID, ID: d.newID(), Names: d.names(), MaxHold: d.hold(), ClosedBelow: d.closedBelow(s.ID)}
 	d.know(req)
 	d.play(leasetest.Op{Acquire: &req})
 }
 
 // acquireLater sends a request that is long in coming: its repetition may be the first to arrive.
 func (d *draft) acquireLater() {
-	d.know(lease.AcquireRequest{Session: d.session().req.ID, ID: d.newID(), Names: d.names(), MaxHold: d.hold()})
+	d.know(lease.AcquireRequest{Session: d.session().ID, ID: d.newID(), Names: d.names(), MaxHold: d.hold()})
 }
 
 // acquireAgain repeats a request: after a lost reply, or long after its release.
 func (d *draft) acquireAgain() {
-	req := d.one().req
+	req := d.one()
 	req.ClosedBelow = d.closedBelow(req.Session)
 	d.play(leasetest.Op{Acquire: &req})
 }
@@ -95,39 +92,21 @@ func (d *draft) acquireOther() {
 		d.acquireAgain()
 		return
 	}
-	req := a.req
+	req := a
 	switch rapid.IntRange(0, 2).Draw(d.t, "particulars") {
 	case 0:
 		req.Names = d.otherNames(req.Names)
 	case 1:
 		req.MaxHold += time.Second
 	case 2:
-		req.Session = d.session().req.ID
+		req.Session = d.session().ID
 	}
 	d.play(leasetest.Op{Acquire: &req})
 }
 
-// mayRelease leaves out the one release whose answer the contract leaves open: after MaxHold had passed, or
-// had not, the session was closed.
-func (d *draft) mayRelease(a *acquisition) bool {
-	if a.req.MaxHold == 0 {
-		return true
-	}
-	for _, s := range d.sessions {
-		if s.req.ID == a.req.Session {
-			return !s.closed
-		}
-	}
-	return false
-}
-
 func (d *draft) release() {
 	a := d.one()
-	if !d.mayRelease(a) {
-		d.get()
-		return
-	}
-	req := lease.ReleaseRequest{Session: a.req.Session, ID: a.req.ID, Names: a.req.Names, ClosedBelow: d.closedBelow(a.req.Session)}
+	req := lease.ReleaseRequest{Session: a.Session, ID: a.ID, Names: a.Names, ClosedBelow: d.closedBelow(a.Session)}
 	d.play(leasetest.Op{Release: &req})
 }
 
@@ -138,11 +117,11 @@ func (d *draft) releaseOther() {
 		d.release()
 		return
 	}
-	req := lease.ReleaseRequest{Session: a.req.Session, ID: a.req.ID, Names: a.req.Names}
+	req := lease.ReleaseRequest{Session: a.Session, ID: a.ID, Names: a.Names}
 	if d.chance(2) {
 		req.Names = d.otherNames(req.Names)
 	} else {
-		req.Session = d.session().req.ID
+		req.Session = d.session().ID
 	}
 	d.play(leasetest.Op{Release: &req})
 }
@@ -150,7 +129,7 @@ func (d *draft) releaseOther() {
 // releaseEarly releases an id whose acquire has not arrived, and may arrive later.
 func (d *draft) releaseEarly() {
 	s := d.session()
-	never := lease.AcquireRequest{Session: s.req.ID, ID: d.newID(), Names: d.names(), MaxHold: 0}
+	never := lease.AcquireRequest{Session: s.ID, ID: d.newID(), Names: d.names()}
 	d.know(never)
 	d.play(leasetest.Op{Release: &lease.ReleaseRequest{Session: never.Session, ID: never.ID, Names: never.Names}})
 }
@@ -202,8 +181,8 @@ func (d *draft) list() {
 
 func (d *draft) revoke() {
 	a := d.one()
-	name := rapid.SampledFrom(a.req.Names).Draw(d.t, "name")
-	d.play(leasetest.Op{Revoke: &leasetest.Revocation{Name: name, Acquisition: a.req.ID, Reason: "drawn"}})
+	name := rapid.SampledFrom(a.Names).Draw(d.t, "name")
+	d.play(leasetest.Op{Revoke: &leasetest.Revocation{Name: name, Acquisition: a.ID, Reason: "drawn"}})
 }
 
 func (d *draft) raise() { d.play(leasetest.Op{Raise: true}) }

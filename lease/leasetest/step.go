@@ -29,12 +29,13 @@ type StepHarness interface {
 // should keep a second away from every expiry.
 //
 // Left open to a store: by how much a raised epoch jumps; how an id ended that closed-below has closed or a pruning may have forgotten
-// ([lease.EndForgotten] fits any end there), and whether a name that lost its acquisition through
-// another name shows it as expired or superseded.
+// ([lease.EndForgotten] fits any end there); whether a name that lost its acquisition through
+// another name shows it as expired or superseded; and whether an acquisition whose session was closed after its
+// MaxHold had passed ended by the one or by the other.
 func InStep(ctx context.Context, oracle Harness, subject StepHarness, ops []Op) error {
 	c := &comparison{
 		tolerance: subject.Tolerance(), tokens: map[string]map[fence.Token]fence.Token{}, below: map[fence.ID]fence.ID{},
-		sessionOf: map[fence.ID]fence.ID{},
+		sessionOf: map[fence.ID]fence.ID{}, bounded: map[fence.ID]bool{},
 	}
 	want, got := NewPlayer(oracle), NewPlayer(subject)
 	for i, op := range ops {
@@ -70,6 +71,7 @@ type comparison struct {
 	tokens    map[string]map[fence.Token]fence.Token // by name: the oracle's token to the subject's
 	below     map[fence.ID]fence.ID                  // by session: the highest closed-below that was sent
 	sessionOf map[fence.ID]fence.ID                  // by acquisition
+	bounded   map[fence.ID]bool                      // acquisitions that were asked for with a MaxHold
 	pruned    bool
 }
 
@@ -86,6 +88,7 @@ func (c *comparison) note(op Op) {
 	case op.Acquire != nil:
 		raise(op.Acquire.Session, op.Acquire.ClosedBelow)
 		c.sessionOf[op.Acquire.ID] = op.Acquire.Session
+		c.bounded[op.Acquire.ID] = c.bounded[op.Acquire.ID] || op.Acquire.MaxHold > 0
 	case op.Release != nil:
 		raise(op.Release.Session, op.Release.ClosedBelow)
 		c.sessionOf[op.Release.ID] = op.Release.Session
@@ -101,7 +104,7 @@ func (c *comparison) mayForget(id fence.ID) bool {
 
 func (c *comparison) replies(op Op, want, got Reply) error {
 	if lease.CodeOf(want.Err) != lease.CodeOf(got.Err) {
-		if op.Release != nil && c.forgotten(want, got, op.Release.ID) {
+		if op.Release != nil && c.eitherFits(want, got, op.Release.ID) {
 			return nil
 		}
 		return fmt.Errorf("%v: the oracle says %q, the store %q", op, words(want.Err), words(got.Err))
@@ -119,10 +122,18 @@ func (c *comparison) replies(op Op, want, got Reply) error {
 	)
 }
 
-// forgotten reports whether one side still knows how a released id ended and the other has forgotten it,
-// and may have.
-func (c *comparison) forgotten(want, got Reply, id fence.ID) bool {
-	return c.mayForget(id) && (want.Released.Already && errors.Is(got.Err, lease.ErrEnded) || got.Released.Already && errors.Is(want.Err, lease.ErrEnded))
+// eitherFits reports whether a release was answered with success by one side and with an end by the other,
+// and may be.
+func (c *comparison) eitherFits(want, got Reply, id fence.ID) bool {
+	done, err := want.Released, got.Err
+	if want.Err != nil {
+		done, err = got.Released, want.Err
+	}
+	var ended *lease.EndedError
+	if !done.Already || !errors.As(err, &ended) {
+		return false
+	}
+	return c.mayForget(id) || c.bounded[id] && ended.How == lease.EndExpired
 }
 
 func words(err error) string {
@@ -184,9 +195,11 @@ func (c *comparison) failures(want, got error) error {
 	return nil
 }
 
-// endFits reports whether the ends differ only by what may have been forgotten.
+// endFits reports whether the ends differ only by what is left open to a store.
 func (c *comparison) endFits(id fence.ID, want, got lease.End) bool {
-	return want == got || c.mayForget(id) && (want == lease.EndForgotten || got == lease.EndForgotten)
+	either := func(a, b lease.End) bool { return want == a && got == b || want == b && got == a }
+	return want == got || c.mayForget(id) && (want == lease.EndForgotten || got == lease.EndForgotten) ||
+		c.bounded[id] && either(lease.EndExpired, lease.EndClosed)
 }
 
 func unless(ok bool, format string, args ...any) error {
