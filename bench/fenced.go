@@ -247,10 +247,14 @@ func (f *fencedSide) transact(ctx context.Context, check check) error {
 }
 
 func (f *fencedSide) tables(r *report.Report, kind string, p50 map[string][]float64) {
-	t := report.Table{Title: "One transaction, " + kind + ":", Label: "check", Columns: []string{"p50, us", "ratio to unfenced"}}
+	t := report.Table{Title: "One transaction, " + kind + ":", Label: "check", Columns: []string{"p50, us", "more than unfenced, us", "ratio to unfenced"}}
 	for _, check := range append(f.checks(), check{name: viaFenced}) {
 		ratios := stats.Ratios(p50[check.name], p50[unfenced])
-		t.Rows = append(t.Rows, report.Row{Label: check.name, Cells: []report.Cell{report.Rounds(p50[check.name]), report.Rounds(ratios)}})
+		var more []float64
+		for i, each := range p50[check.name] {
+			more = append(more, each-p50[unfenced][i])
+		}
+		t.Rows = append(t.Rows, report.Row{Label: check.name, Cells: []report.Cell{report.Rounds(p50[check.name]), report.Rounds(more), report.Rounds(ratios)}})
 		if check.do != nil {
 			r.Targets = append(r.Targets, report.AtMost(check.name+", "+kind, 1.25, "x", ratios))
 		}

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +29,6 @@ func describeMachine(ctx context.Context, folder string) (report.Machine, error)
 	if release := firstMatch("/proc/sys/kernel/osrelease", `^([0-9]+\.[0-9]+)`); release != "" {
 		m.System = "Linux " + release + " " + runtime.GOARCH
 	}
-	m.Load, _ = strconv.ParseFloat(firstMatch("/proc/loadavg", `^([0-9.]+)`), 64) // no such file: 0, not known
 	var err error
 	if m.SQLite, err = sqliteVersion(ctx, folder); err != nil {
 		return m, err
@@ -94,4 +92,20 @@ func probeFsync(folder string) (_ float64, err error) {
 		took = append(took, micros(time.Since(start)))
 	}
 	return stats.Median(took), nil
+}
+
+// othersShare starts to watch the processors. What it returns is the share of their time since then that went to other programs
+// than this one and its children, or nil where that cannot be read.
+func othersShare() func() *float64 {
+	busy, total, ok := processorTimes()
+	own := processTime() + childrenTime()
+	return func() *float64 {
+		nowBusy, nowTotal, nowOK := processorTimes()
+		if !ok || !nowOK || nowTotal <= total {
+			return nil
+		}
+		others := (nowBusy - busy) - (processTime() + childrenTime() - own)
+		share := min(max(float64(others)/float64(nowTotal-total), 0), 1)
+		return &share
+	}
 }

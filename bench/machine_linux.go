@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -33,10 +35,39 @@ func fileSystem(folder string) string {
 }
 
 // processTime is the processor time that this process has used, its own and the kernel's for it.
-func processTime() time.Duration {
+func processTime() time.Duration { return usedTime(syscall.RUSAGE_SELF) }
+
+// childrenTime is that of the children that have ended.
+func childrenTime() time.Duration { return usedTime(syscall.RUSAGE_CHILDREN) }
+
+func usedTime(who int) time.Duration {
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+	if err := syscall.Getrusage(who, &used); err != nil {
 		return 0
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// processorTimes is what all processors have spent since the machine started, and how much of it was not idle.
+func processorTimes() (busy, total time.Duration, ok bool) {
+	const (
+		tick        = 10 * time.Millisecond // USER_HZ is 100 on every platform of Go's
+		idle, waits = 3, 4                  // columns of /proc/stat: nothing to do, and nothing to do but to wait for a disk
+		guest       = 8                     // from here on the columns repeat what others hold
+	)
+	fields := strings.Fields(firstMatch("/proc/stat", `(?m)^cpu +(.*)$`))
+	if len(fields) < guest {
+		return 0, 0, false
+	}
+	for i, field := range fields[:guest] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, 0, false
+		}
+		total += time.Duration(ticks) * tick
+		if i != idle && i != waits {
+			busy += time.Duration(ticks) * tick
+		}
+	}
+	return busy, total, true
 }

@@ -275,3 +275,20 @@ func TestPreparedTxIsVerifiedTheSame(t *testing.T) {
 		}
 	}
 }
+
+// TestOthersShareIsAShare: what this process burns is not the others', and no figure leaves 0 to 1.
+func TestOthersShareIsAShare(t *testing.T) {
+	share := othersShare()
+	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
+	}
+	got := share()
+	if _, _, ok := processorTimes(); !ok {
+		if got != nil {
+			t.Errorf("a share of %v from what cannot be read", *got)
+		}
+		return
+	}
+	if got == nil || *got < 0 || *got > 1 {
+		t.Errorf("share %v, want 0 to 1", got)
+	}
+}

@@ -216,9 +216,11 @@ func runOne(ctx context.Context, o options, b benchmark, stderr io.Writer) (_ *r
 	p := newPlan(o, folder, stderr)
 	fmt.Fprintf(stderr, "%s: %s; %s\n", b.name, b.title, p.settings)
 	r := &report.Report{Name: b.name, Title: b.title, Taken: time.Now().UTC().Format(time.DateOnly), Machine: machine, Settings: p.settings}
+	others := othersShare()
 	if err := b.run(ctx, p, r); err != nil {
 		return nil, err
 	}
+	r.Machine.Others = others()
 	return r, nil
 }
 

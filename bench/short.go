@@ -91,7 +91,7 @@ func tenureBinary(ctx context.Context, p *plan) (string, error) {
 	build.Dir = filepath.Join(moduleFolder(), "..")
 	build.Env = append(os.Environ(), "GOWORK=off") // as importers build it
 	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building cmd/tenure: %w\n%s", err, text)
+		return "", fmt.Errorf("building cmd/tenure, which --tenure would spare: %w\n%s", err, text)
 	}
 	return target, nil
 }

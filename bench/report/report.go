@@ -38,7 +38,8 @@ type Machine struct {
 	SQLite      string  `json:"sqlite"`
 	Driver      string  `json:"driver"`
 	FsyncMicros float64 `json:"fsync_us"` // median of 4 KiB write + fsync, just before the benchmark
-	Load        float64 `json:"load"`     // runnable processes, mean of the minute before
+	// Others is the share of the processors' time, 0 to 1, that went to other programs meanwhile; absent where that cannot be read.
+	Others *float64 `json:"others,omitempty"`
 }
 
 // Settings say how long it ran.

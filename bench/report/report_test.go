@@ -9,9 +9,10 @@ import (
 )
 
 func sample() *Report {
+	others := 0.04
 	return &Report{
 		Name: "sample", Title: "A sample", Method: "Nothing was run.", Taken: "2026-12-01",
-		Machine:  Machine{Processors: 2, System: "linux/amd64", FileSystem: "ext4", Go: "go1.26", SQLite: "3.54.1", Driver: "modernc", FsyncMicros: 80},
+		Machine:  Machine{Processors: 2, System: "linux/amd64", FileSystem: "ext4", Go: "go1.26", SQLite: "3.54.1", Driver: "modernc", FsyncMicros: 80, Others: &others},
 		Settings: Settings{Rounds: 3, Seconds: 2},
 		Tables: []Table{{Title: "Cycles per second", Label: "what", Columns: []string{"1", "64"}, Rows: []Row{
 			{"group", []Cell{Rounds([]float64{40794, 39000, 41000}), Number(11.04)}},
@@ -91,6 +92,7 @@ func TestPrint(t *testing.T) {
 		"reached  ratio: want >= 10x, got 11x (rounds 9..12)\n",
 		"MISSED   p99: want <= 25 ms, got 26 ms\n",
 		"note     a note\n",
+		"other programs used 4 % of the processors meanwhile\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, b.String())

@@ -73,8 +73,12 @@ func (m Machine) String() string {
 	if m.Processor != "" {
 		processor = " (" + m.Processor + ")"
 	}
-	return fmt.Sprintf("%d processors%s, %s, %s, %s, SQLite %s (%s), fsync of 4 KiB %s us, load %s before it began",
-		m.Processors, processor, m.System, m.FileSystem, m.Go, m.SQLite, m.Driver, Format(m.FsyncMicros), Format(m.Load))
+	others := ""
+	if m.Others != nil {
+		others = fmt.Sprintf("; other programs used %.0f %% of the processors meanwhile", 100**m.Others)
+	}
+	return fmt.Sprintf("%d processors%s, %s, %s, %s, SQLite %s (%s), fsync of 4 KiB %s us%s",
+		m.Processors, processor, m.System, m.FileSystem, m.Go, m.SQLite, m.Driver, Format(m.FsyncMicros), others)
 }
 
 // String is one line about how long it ran.
