@@ -60,9 +60,8 @@ func (s *Session) renewOnce() (sent time.Duration, again bool, err error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.overLocked() // before the reply is taken in: what is over stays over
-	if s.cause != nil {
-		return sent, false, s.cause
+	if cause := s.overLocked(); cause != nil { // before the reply is taken in: what is over stays over
+		return sent, false, cause
 	}
 	s.countLocked(sent, err)
 	if errors.Is(err, ErrEnded) {

@@ -107,8 +107,12 @@ func TestSessionOutlivesContextOfStart(t *testing.T) {
 		if err := s.Context().Err(); err != nil {
 			t.Error(context.Cause(s.Context()))
 		}
+		start := time.Now()
 		if err := errors.Join(s.Close(ctx), s.Close(ctx)); err != nil {
 			t.Error(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("closing took %v beside an authority that answers at once", took)
 		}
 	})
 }
