@@ -59,6 +59,7 @@ func (a *app) commands() []*cobra.Command {
 		a.leaseCommand(),
 		a.migrateCommand(),
 		a.epochCommand(),
+		a.drillCommand(),
 		a.versionCommand(),
 	}
 }

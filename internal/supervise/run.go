@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
@@ -61,7 +60,6 @@ func Run(cfg Config) (Result, error) {
 	}
 	defer s.link.file.Close()
 	s.signals.all()
-	defer signal.Reset(syscall.SIGTSTP) // with nothing to stop, this process can be stopped again
 	s.tty.hold()
 	defer s.tty.release()
 	reports := receive[report](s.link)
@@ -203,7 +201,6 @@ func (s *supervisor) note(r report) {
 		s.cfg.Say(Denied)
 	case opStopped:
 		if s.tty.handOver(syscall.Signal(r.Status), s.result.PID) {
-			s.signals.all()
 			s.tell() // nothing is continued past the deadline
 			s.link.send(order{Op: opSignal, Signal: int(syscall.SIGCONT)})
 		}

@@ -27,7 +27,8 @@ type Signals struct {
 func Catch() *Signals {
 	s := &Signals{caught: make(chan os.Signal, 32), out: make(chan syscall.Signal, 32), stop: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.also(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	// PIPE is caught and dropped: a reader of standard error that went away must not end the supervisor.
+	s.also(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	s.stopped.Go(s.relay)
 	return s
 }
@@ -61,7 +62,7 @@ func (s *Signals) relay() {
 		select {
 		case caught := <-s.caught:
 			sig, ok := caught.(syscall.Signal)
-			if !ok {
+			if !ok || sig == syscall.SIGPIPE {
 				continue
 			}
 			select {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resumeWait is for a stop that does not happen: the kernel lets no orphaned group be stopped by its terminal.
+// resumeWait bounds the wait for the SIGCONT of a stop that is already over.
 const resumeWait = 200 * time.Millisecond
 
 // terminal is the controlling terminal of this process and its job control. A nil terminal is none.
@@ -98,7 +98,7 @@ func (t *terminal) handOver(sig syscall.Signal, group int) bool {
 		if had {
 			t.give(t.own)
 		}
-		stopOwnGroup()
+		t.stopOwnGroup()
 	}
 	if (had || wants) && t.foreground() == t.own {
 		t.give(group)
@@ -106,14 +106,18 @@ func (t *terminal) handOver(sig syscall.Signal, group int) bool {
 	return true
 }
 
-// stopOwnGroup stops this process's group, the shell's job, and returns when it is continued. SIGTSTP is not caught
-// any more then.
-func stopOwnGroup() {
+// stopOwnGroup stops this process's group, the shell's job, and returns when it is continued.
+//
+// By SIGSTOP: a Go program that has caught SIGTSTP once cannot give it back its effect. The group of the session's leader has no
+// shell that would continue it, and is not stopped: that is what the kernel would do with SIGTSTP.
+func (t *terminal) stopOwnGroup() {
+	if sid, err := unix.Getsid(0); err != nil || sid == t.own {
+		return
+	}
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
-	signal.Reset(syscall.SIGTSTP)
-	_ = syscall.Kill(0, syscall.SIGTSTP)
+	_ = syscall.Kill(0, syscall.SIGSTOP)
 	select {
 	case <-continued:
 	case <-time.After(resumeWait):

@@ -66,14 +66,18 @@ func newLink(fd int, name string) *link {
 	return &link{file: file, enc: json.NewEncoder(file), dec: json.NewDecoder(file)}
 }
 
-// send writes one value. A failure ends the link, of which both sides hear as readers.
+// send writes one value. After a failure, half a value may be on its way, so that is the end of this direction: the
+// other side reads it as such. What the other side said before stays readable.
 func (l *link) send(v any) {
 	err := l.file.SetWriteDeadline(time.Now().Add(sendWait))
 	if err == nil {
 		err = l.enc.Encode(v)
 	}
-	if err != nil {
-		l.file.Close()
+	if err == nil {
+		return
+	}
+	if raw, err := l.file.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_WR) })
 	}
 }
 

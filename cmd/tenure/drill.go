@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-go/tenure/drill"
+)
+
+// exitInterrupted is what a shell expects of a program that was ended by Ctrl-C.
+const exitInterrupted = 130
+
+// memoryStore is the one store that only a drill knows: it is gone when the drill ends.
+const memoryStore = "memory:"
+
+func (a *app) drillCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "drill",
+		Short: "provoke a stale owner on real processes, and look at the resource",
+		Long: `Plays a fault against real processes and the store that --store names, and looks at the resource: which late writes did
+it accept? A drill starts workers, stops, kills or cuts off the one that holds the lease, lets a successor write, and has
+the former holder send its write without asking again. The resource is a few tables named tenure_drill_* in the store's own
+file, made for the run and removed afterwards, also after Ctrl-C. Nothing else in the file is touched; the names that
+were leased stay as free rows until tenure prunes them.
+
+Whether it is ok is decided by a process of its own, from what the resource holds, has logged and has answered. With
+checks on, ok means that every late write was refused and no acknowledged update is lost. With --unfenced the checks are
+off, and ok means that the damage is seen: every late write was accepted. A round whose late write was not sent is invalid,
+and then the drill is not ok. The exit code is 0 only for ok.
+
+While a drill runs, sessions with a TTL of 0.6 to 2 s live in the file, and fenced transactions of other programs on it
+are bounded to a quarter of that. docs/drills.md says what each drill does, and what it does not show.`,
+		Example: `  tenure drill list
+  tenure drill pause --store sqlite: --rounds 20 --json
+  tenure drill pause --store sqlite: --unfenced
+  tenure drill story --store memory:`,
+		Args: cobra.NoArgs,
+		RunE: needsCommand,
+	}
+	for _, s := range drill.Scenarios() {
+		cmd.AddCommand(a.scenarioCommand(s))
+	}
+	cmd.AddCommand(a.drillListCommand(),
+		a.drillPart("worker", func(ctx context.Context) error { return drill.Worker(ctx, a.stdin, a.stdout) }),
+		a.drillPart("judge", func(ctx context.Context) error { return drill.Judge(ctx, a.stdin, a.stdout) }))
+	return cmd
+}
+
+// drillPart is a process that a drill starts of this program. Nobody else does.
+func (a *app) drillPart(name string, part func(context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, Args: cobra.NoArgs,
+		Short:   "a part of a drill, started by it",
+		Example: "  tenure drill list",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return part(cmd.Context()) },
+	}
+}
+
+func (a *app) drillListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "the drills, one a line",
+		Long:    "Lists the drills. `tenure drill NAME --help` says what one shows, and what it is without enforcement.",
+		Example: "  tenure drill list",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			t := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+			for _, s := range drill.Scenarios() {
+				fmt.Fprintf(t, "%s\t%s\n", s.Name, s.Summary)
+			}
+			return t.Flush()
+		},
+	}
+}
+
+// drillFlags are what a drill may be told.
+type drillFlags struct {
+	rounds                       int
+	unfenced, throughAPI, asJSON bool
+}
+
+func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
+	var f drillFlags
+	example := "  tenure drill %[1]s --store sqlite:\n  tenure drill %[1]s --store sqlite: --unfenced --json"
+	if s.Name == "pause" {
+		example += "\n  tenure drill %[1]s --store sqlite: --through-api"
+	}
+	if s.Name == "story" {
+		example += "\n  tenure drill %[1]s --store memory:"
+	}
+	cmd := &cobra.Command{
+		Use:     s.Name,
+		Short:   s.Summary,
+		Long:    wrap(s.Shows, 112) + "\n\nWith --unfenced: " + wrap(s.Unfenced, 112),
+		Example: fmt.Sprintf(example, s.Name),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.drill(cmd.Context(), s, f) },
+	}
+	cmd.Flags().IntVar(&f.rounds, "rounds", s.Rounds, fmt.Sprintf("how often it is played, 1 to %d", drill.MaxRounds))
+	cmd.Flags().BoolVar(&f.unfenced, "unfenced", false, "with the resource's checks off; ok means that the damage is seen")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, on the last line")
+	if s.Name == "pause" {
+		cmd.Flags().BoolVar(&f.throughAPI, "through-api", false, "send the late write through the library, not straight to the resource")
+	}
+	return cmd
+}
+
+// drill plays a scenario and prints its report.
+func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
+	if f.rounds < 1 {
+		return usagef("want 1 to %d rounds, got %d", drill.MaxRounds, f.rounds)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second Ctrl-C ends the clean-up too
+	o := drill.Options{Scenario: s.Name, Rounds: f.rounds, Unfenced: f.unfenced, ThroughAPI: f.throughAPI}
+	if !f.asJSON {
+		o.Progress = a.stderr
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("where this program is, to start it as workers: %w", err)
+	}
+	o.Self = []string{self, "drill"}
+	if o.Path, o.Store, err = a.drillStore(ctx); err != nil {
+		return err
+	}
+	report, err := drill.Run(ctx, o)
+	switch {
+	case errors.Is(err, drill.ErrInterrupted):
+		fmt.Fprintf(a.stderr, "tenure: drill %s: %v\n", s.Name, err)
+		return &codedError{exitInterrupted}
+	case errors.Is(err, drill.ErrOption), errors.Is(err, drill.ErrUnknownScenario):
+		return usagef("%v", err)
+	case err != nil:
+		return err
+	}
+	write := report.WriteTable
+	if f.asJSON {
+		write = report.WriteJSON
+	}
+	if err := write(a.stdout); err != nil {
+		return err
+	}
+	if !report.OK {
+		return &codedError{exitFailed}
+	}
+	return nil
+}
+
+// drillStore returns the path and the URL of the store, which is made if it is missing; no path means in memory.
+func (a *app) drillStore(ctx context.Context) (path, url string, err error) {
+	if a.storeFlag == memoryStore || a.storeFlag == "" && a.env.getenv("TENURE_STORE") == memoryStore {
+		return "", memoryStore, nil
+	}
+	s, l, err := a.open(ctx, openOptions{})
+	if err != nil {
+		return "", "", err
+	}
+	a.close(ctx, s)
+	return l.path, l.url, nil
+}
+
+// wrap breaks a text between words into lines of at most width bytes, where its words allow that.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	line := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case line+1+len(word) > width:
+			b.WriteByte('\n')
+			line = 0
+		default:
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(word)
+		line += len(word)
+	}
+	return b.String()
+}
