@@ -114,7 +114,7 @@ func (b *batch) checkRepeat(req lease.AcquireRequest, own *session, rows []lease
 			return &lease.MismatchError{What: "session", ID: req.ID}
 		}
 		if how := row.overBy(own, b.now); how != 0 {
-			return b.endedError(req.ID, how)
+			return b.over(row, own, how)
 		}
 		if row.maxHold != int64(req.MaxHold) {
 			return &lease.MismatchError{What: "max hold", ID: req.ID}
@@ -220,7 +220,7 @@ func (b *batch) bury(old leaseRow) error {
 	switch {
 	case old.over == lease.EndRevoked, !s.found, s.ended == lease.EndClosed:
 		return nil
-	case old.over != 0 && (s.ended != 0 || old.acquisition.Less(s.closedBelow)):
+	case old.over == lease.EndReleased && (s.ended != 0 || old.acquisition.Less(s.closedBelow)):
 		return nil
 	case old.over != 0:
 		return b.writeEnded(old.acquisition, s, old.over, "", old.overAt)

@@ -96,6 +96,20 @@ func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string
 	return nil
 }
 
+// over answers for an acquisition whose row says that it is over. That MaxHold has passed is a verdict once it
+// is told: it is written, and a later successor does not change it.
+func (b *batch) over(row leaseRow, s *session, how lease.End) error {
+	err := b.endedError(row.acquisition, how)
+	var ended *lease.EndedError
+	if row.over == 0 && s.ended == 0 && errors.As(err, &ended) && ended.How == lease.EndExpired {
+		if err := affected(b.store.stmts.settle.Exec(int(lease.EndExpired), row.name, row.acquisition[:])); err != nil {
+			return b.fail(err)
+		}
+		b.wrote = true
+	}
+	return err
+}
+
 // endedError answers for an acquisition that is over. A record knows more than the row: the reason of a
 // revocation, and that a successor took another name of the same acquisition.
 func (b *batch) endedError(id fence.ID, how lease.End) error {

@@ -255,6 +255,9 @@ func (b *batch) releaseRows(req lease.ReleaseRequest, s *session, rows []leaseRo
 		return lease.Released{}, &lease.MismatchError{What: "session", ID: req.ID}
 	}
 	if how := rows[0].overBy(s, b.now); how != 0 { // others of its rows may have a successor by now
+		if how == lease.EndExpired {
+			return lease.Released{}, b.over(rows[0], s, how)
+		}
 		return b.alreadyOver(req.ID, how)
 	}
 	if len(rows) != len(req.Names) || rows[0].names != len(req.Names) {

@@ -11,7 +11,7 @@ type statements struct {
 	begin, commit                                  *sql.Stmt
 	authority, saveAuthority                       *sql.Stmt
 	session, insertSession, saveSession            *sql.Stmt
-	lease, grant, regrant, release, revoke         *sql.Stmt
+	lease, grant, regrant, release, settle, revoke *sql.Stmt
 	ended, insertEnded, tellEnded, dropEnded       *sql.Stmt
 	lastEnded, untold                              *sql.Stmt
 	heldOne, heldMany                              *sql.Stmt
@@ -37,11 +37,11 @@ func (st *statements) texts() map[**sql.Stmt]string {
 			WHERE id = ? AND ended = 0`,
 
 		&st.lease: `SELECT token, acquisition, names, session, max_hold, hold_end, over, over_at FROM tenure_lease WHERE name = ?`,
-		// The common grant: the name is new, or its last acquisition is of the same session, released and closed.
+		// The common grant: the name is new, or its last acquisition is of the same session, released (1) and closed.
 		&st.grant: `INSERT INTO tenure_lease (name, token, acquisition, names, session, max_hold, hold_end, over, over_at)
 			VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, 0, 0)
 			ON CONFLICT (name) DO UPDATE SET token = ?2, acquisition = ?3, names = 1, session = ?4, max_hold = ?5, hold_end = ?6, over = 0, over_at = 0
-			WHERE over <> 0 AND session = ?4 AND acquisition < ?7 AND token < ?2`,
+			WHERE over = 1 AND session = ?4 AND acquisition < ?7 AND token < ?2`,
 		// Any other grant: over exactly the row that was read.
 		&st.regrant: `INSERT INTO tenure_lease (name, token, acquisition, names, session, max_hold, hold_end, over, over_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)
@@ -49,6 +49,7 @@ func (st *statements) texts() map[**sql.Stmt]string {
 			WHERE token = ?8 AND token < ?2`,
 		&st.release: `UPDATE tenure_lease SET over = ?1, over_at = ?2
 			WHERE name = ?3 AND acquisition = ?4 AND session = ?5 AND names = ?6 AND over = 0 AND (hold_end = 0 OR hold_end > ?2)`,
+		&st.settle: `UPDATE tenure_lease SET over = ?, over_at = hold_end WHERE name = ? AND acquisition = ? AND over = 0`,
 		&st.revoke: `UPDATE tenure_lease SET over = ?, over_at = ? WHERE acquisition = ? AND over = 0 RETURNING name`,
 
 		&st.ended: `SELECT how, reason FROM tenure_ended WHERE acquisition = ?`,
