@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 )
 
 // statements are prepared once on the writer's connection.
@@ -23,6 +24,13 @@ const heldColumns = `SELECT l.name, l.token, l.acquisition, l.hold_end, s.owner,
 
 // texts pairs each statement with its SQL.
 func (st *statements) texts() map[**sql.Stmt]string {
+	all := st.leaseTexts()
+	maps.Copy(all, st.sessionTexts())
+	maps.Copy(all, st.operatorTexts())
+	return all
+}
+
+func (st *statements) sessionTexts() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
 		&st.begin:  `BEGIN IMMEDIATE`,
 		&st.commit: `COMMIT`,
@@ -35,7 +43,11 @@ func (st *statements) texts() map[**sql.Stmt]string {
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&st.saveSession: `UPDATE tenure_session SET expiry = ?, closed_below = ?, recent = ?, ended_up_to = ?, ended = ?, ended_at = ?
 			WHERE id = ? AND ended = 0`,
+	}
+}
 
+func (st *statements) leaseTexts() map[**sql.Stmt]string {
+	return map[**sql.Stmt]string{
 		&st.lease: `SELECT token, acquisition, names, session, max_hold, hold_end, over, over_at FROM tenure_lease WHERE name = ?`,
 		// The common grant: the name is new, or its last acquisition is of the same session, released (1) and closed.
 		&st.grant: `INSERT INTO tenure_lease (name, token, acquisition, names, session, max_hold, hold_end, over, over_at)
@@ -65,7 +77,11 @@ func (st *statements) texts() map[**sql.Stmt]string {
 		&st.heldMany: heldColumns + ` FROM json_each(?) j CROSS JOIN tenure_lease l ON l.name = j.value
 			CROSS JOIN tenure_session s ON s.id = l.session CROSS JOIN tenure_authority a
 			WHERE l.over = 0 AND s.ended = 0`,
+	}
+}
 
+func (st *statements) operatorTexts() map[**sql.Stmt]string {
+	return map[**sql.Stmt]string{
 		&st.ahead:       `SELECT token FROM tenure_ahead WHERE name = ?`,
 		&st.insertAhead: `INSERT INTO tenure_ahead (name, token) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET token = max(token, ?2)`,
 		&st.dropAhead:   `DELETE FROM tenure_ahead WHERE token <= ?`,
