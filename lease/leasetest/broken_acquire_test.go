@@ -165,7 +165,8 @@ func rowDeleted(h *harness) {
 func idTwins() []twin {
 	return []twin{
 		{"a retried acquire is refused by itself", retryRefused, []string{
-			"L5-same-id-same-grant", "fault-8-an-acquire-applied-after-its-timeout-is-visible-as-its-own", "a-grant-survives-a-restart",
+			"L5-same-id-same-grant", "fault-7-an-acquire-whose-reply-was-lost-is-no-stranger-to-its-retry",
+			"fault-8-an-acquire-applied-after-its-timeout-is-visible-as-its-own", "a-grant-survives-a-restart",
 		}},
 		{"an id stands for whatever was granted under it", idAlone, []string{"same-id-other-particulars-is-a-mismatch"}},
 		{"same id granted twice after its end", grantedAgain, []string{

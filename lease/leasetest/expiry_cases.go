@@ -26,14 +26,11 @@ func expiryFollowsTTL(s *stage) {
 	slow.refused(first, "n", "n")
 	s.advance(past)
 	second := slow.acquire("n")
-	third := s.open("third", ttl)
 	s.advance(past) // beyond any TTL but the holder's
 	second.stays("after the TTL of its predecessor")
-	third = s.open("third", ttl)
-	third.refused(second, "n", "n")
+	s.open("third", ttl).refused(second, "n", "n")
 	s.advance(6*ttl - past + 3*time.Second)
-	third = s.open("third", ttl)
-	third.acquire("n")
+	s.open("fourth", ttl).acquire("n")
 }
 
 func expiryByStore(s *stage) {

@@ -14,6 +14,7 @@ import (
 func repeatCases() []Case[Harness] {
 	return []Case[Harness]{
 		plain("L8-a-cancelled-acquire-is-settled-by-its-release", cancelledAcquire),
+		plain("fault-7-an-acquire-whose-reply-was-lost-is-no-stranger-to-its-retry", lostReply),
 		plain("fault-8-an-acquire-applied-after-its-timeout-is-visible-as-its-own", abandonedAcquire),
 		plain("L2-a-failed-release-is-repeatable", failedRelease),
 		plain("L10-a-handle-is-never-stuck", handleNeverStuck),
@@ -72,6 +73,26 @@ func cancelledAcquire(s *stage) {
 		s.ended(err, "acquisition", req.ID, lease.EndReleased)
 		b.acquire("m", "n").release(false)
 	}
+}
+
+func lostReply(s *stage) {
+	a, b := s.open("a", long), s.open("b", long)
+	req := a.request("n", "m")
+	if _, err := a.ask(req); err != nil { // granted, and nobody hears of it
+		s.fail("acquiring free names: %w", err)
+	}
+	told := s.get("n")
+	if s.failed() {
+		return
+	}
+	_, err := b.ask(b.request("m"))
+	s.kind(err, lease.ErrHeld, "another acquiring a name whose grant was not heard of")
+	h := a.acquired(req)
+	s.want(h.token("n") == told.Token, "the retry has token %d of %q; the lost grant had %d", h.token("n"), "n", told.Token)
+	b.refused(h, "n", "n")
+	h.release(false)
+	h.over(lease.EndReleased)
+	b.acquire("n", "m")
 }
 
 func abandonedAcquire(s *stage) {

@@ -98,15 +98,23 @@ func (s *stage) wrote(err error, what string) {
 }
 
 // stale demands a refusal of the claim, with the reason.
-func (s *stage) stale(err error, claim fence.Claim, what string, why ...fence.Reason) *fence.RefusedError {
+func (s *stage) stale(err error, claim fence.Claim, what string, why ...fence.Reason) {
 	var refused *fence.RefusedError
 	if !errors.As(err, &refused) {
 		s.fail("%s: %v; want a RefusedError", what, err)
-		return &fence.RefusedError{}
+		return
 	}
 	s.want(refused.Claim == claim, "%s: the refusal is of claim %v; want %v", what, refused.Claim, claim)
 	s.want(slices.Contains(why, refused.Why), "%s: refused because %v; want %v", what, refused.Why, why)
-	return refused
+}
+
+// supersededBy demands a refusal of the claim that names the newer token.
+func (s *stage) supersededBy(newer fence.Token, err error, claim fence.Claim, what string) {
+	s.stale(err, claim, what, fence.Superseded)
+	var refused *fence.RefusedError
+	if errors.As(err, &refused) {
+		s.want(refused.Newer == newer, "%s: the refusal names %d as the newer token; want %d", what, refused.Newer, newer)
+	}
 }
 
 // accesses is each kind of access to the resource, under a claim.
@@ -127,8 +135,7 @@ func strictHolder(s *stage, rh ResourceHarness) {
 	one.release(false)
 	s.stale(r.Strict(s.ctx, one.claim(), "late", nil), one.claim(), "a write after the release", fence.Released)
 	two := b.acquire("n")
-	refused := s.stale(r.Strict(s.ctx, one.claim(), "late", nil), one.claim(), "a write after a successor's grant", fence.Superseded)
-	s.want(refused.Newer == two.token("n"), "the refusal names %d as the newer token; want %d", refused.Newer, two.token("n"))
+	s.supersededBy(two.token("n"), r.Strict(s.ctx, one.claim(), "late", nil), one.claim(), "a write after a successor's grant")
 	s.wrote(r.Strict(s.ctx, two.claim(), "b-1", nil), "the successor's write")
 	b.close()
 	s.stale(r.Strict(s.ctx, two.claim(), "late", nil), two.claim(), "a write after the session was closed", fence.Released)
@@ -241,8 +248,7 @@ func refusalNames(s *stage, rh ResourceHarness) {
 	called := false
 	edit := func(c []string) []string { called = true; return c }
 	for kind, access := range s.accesses(r) {
-		refused := s.stale(access(old.claim(), "late"), old.claim(), "a late write ("+kind+")", fence.Superseded)
-		s.want(refused.Newer == next.token("n"), "the refusal (%s) names %d as the newer token; want %d", kind, refused.Newer, next.token("n"))
+		s.supersededBy(next.token("n"), access(old.claim(), "late"), old.claim(), "a late write ("+kind+")")
 	}
 	s.stale(r.Marked(s.ctx, old.claim(), edit, nil), old.claim(), "a late update", fence.Superseded)
 	s.want(!called, "a refused update was computed")

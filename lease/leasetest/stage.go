@@ -322,8 +322,10 @@ func (s *stage) ended(err error, what string, id fence.ID, how ...lease.End) {
 // kind demands an error of exactly one kind.
 func (s *stage) kind(err, kind error, doing string, args ...any) {
 	s.want(errors.Is(err, kind), "%s: %v; want an error that matches %q", fmt.Sprintf(doing, args...), err, kind)
-	if err != nil && errors.Is(err, kind) {
-		s.want(lease.KindOf(lease.CodeOf(err)) == kind, "%s: %w matches more than one kind", fmt.Sprintf(doing, args...), err)
+	for _, other := range []error{
+		lease.ErrHeld, lease.ErrEnded, lease.ErrUnknown, lease.ErrMismatch, lease.ErrInvalid, lease.ErrUnavailable, fence.ErrAhead,
+	} {
+		s.want(!errors.Is(err, other) || errors.Is(kind, other), "%s: %v matches %q and %q", fmt.Sprintf(doing, args...), err, kind, other)
 	}
 }
 

@@ -171,6 +171,7 @@ func overAs(end lease.End) fence.Reason {
 		return fence.Superseded
 	case lease.EndRevoked:
 		return fence.Revoked
+	default: // forgotten: the core says it of what it does not know, never of a row
+		return fence.NotGranted
 	}
-	return fence.NotGranted
 }

@@ -66,11 +66,10 @@ func (c *core) close(id fence.ID) error {
 		c.sessions[id] = &session{id: id, ended: lease.EndClosed, endedAt: c.now}
 		return nil
 	}
-	switch c.settle(s) {
-	case lease.EndClosed:
+	if end := c.settle(s); end == lease.EndClosed {
 		return nil
-	case lease.EndExpired:
-		return &lease.EndedError{What: "session", ID: id, How: lease.EndExpired}
+	} else if end != 0 {
+		return &lease.EndedError{What: "session", ID: id, How: end}
 	}
 	s.ended, s.endedAt = lease.EndClosed, c.now
 	for _, a := range s.closed {
