@@ -51,6 +51,12 @@ type session struct {
 // commit runs the requests in one transaction. When an SQL error ends it, each is run again alone, so that
 // strangers do not share a fate. It returns an error when the store must stop.
 func (s *Store) commit(requests []*request) error {
+	if err := s.begin(); err != nil {
+		for _, r := range requests {
+			r.done <- s.failed(r.op, r.id, false, err)
+		}
+		return nil
+	}
 	results := make([]error, len(requests))
 	committing, err := s.attempt(requests, results)
 	switch {
@@ -67,8 +73,11 @@ func (s *Store) commit(requests []*request) error {
 		requests[0].done <- s.failed(requests[0].op, requests[0].id, committing, err)
 	default:
 		s.log.Warn("a batch failed; its requests run singly", "requests", len(requests), "error", s.describe(err))
-		for _, r := range requests {
+		for i, r := range requests {
 			if err := s.commit([]*request{r}); err != nil {
+				for _, r := range requests[i+1:] {
+					r.done <- s.failed(r.op, r.id, false, err)
+				}
 				return err
 			}
 		}
@@ -82,11 +91,8 @@ func lostTrack(err error) bool {
 	return code != lib.SQLITE_FULL && code != lib.SQLITE_BUSY
 }
 
-// attempt reports whether the error came from COMMIT.
+// attempt runs the requests in the transaction that has begun, and ends it. It reports whether the error came from COMMIT.
 func (s *Store) attempt(requests []*request, results []error) (committing bool, err error) {
-	if err := s.begin(); err != nil {
-		return false, err
-	}
 	b := &batch{store: s, sessions: make(map[fence.ID]*session)}
 	err = b.load()
 	for i, r := range requests {

@@ -40,6 +40,9 @@ func (s *Store) infos(ctx context.Context, op, query string, args ...any) ([]lea
 	if err := s.checkIdentity(); err != nil {
 		return nil, &lease.UnavailableError{Op: op, Err: err}
 	}
+	if stopped := s.writer.why(); stopped != nil {
+		return nil, &lease.UnavailableError{Op: op, Err: stopped}
+	}
 	rows, err := s.readDB.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, &lease.UnavailableError{Op: op, Err: s.describe(err)}

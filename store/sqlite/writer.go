@@ -13,6 +13,8 @@ import (
 const (
 	maxQueue = 4096 // requests that wait for the writer; one more is refused
 	maxBatch = 256  // requests in one transaction
+	// maxUrgent are renewals, while others wait.
+	maxUrgent = maxBatch * 3 / 4
 )
 
 // request is one call that waits for the writer. What it asks for is op; everything else is the writer's.
@@ -27,6 +29,7 @@ type request struct {
 	// turn is set for a caller that wants the connection for itself. It is closed when it may begin, and the
 	// caller closes finished.
 	turn, finished chan struct{}
+	passed         bool // renewals went before it once, while it headed the queue
 }
 
 // writer takes the waiting requests, renewals first, and commits them together: whatever is waiting, never a
@@ -118,6 +121,13 @@ func (w *writer) stop(why error) {
 	}
 }
 
+// why says why no request is taken any more, or nil.
+func (w *writer) why() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped
+}
+
 func (w *writer) run() {
 	defer close(w.ended)
 	for range w.wake {
@@ -188,27 +198,30 @@ func (w *writer) idle() bool {
 }
 
 // take removes at most maxBatch requests: renewals first, and a caller that wants the connection for itself
-// alone and only when it heads the queue.
+// alone and only when it heads the queue. Renewals go before it once, and leave room for others: they starve nobody.
 func (w *writer) take() []*request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := min(len(w.urgent), maxBatch)
+	if len(w.queue) > 0 {
+		n = min(n, maxUrgent)
+		if head := w.queue[0]; head.turn != nil && (n == 0 || head.passed) {
+			w.queue = slices.Delete(w.queue, 0, 1)
+			return []*request{head}
+		}
+	}
 	taken := make([]*request, 0, min(maxBatch, n+len(w.queue)))
 	taken = append(taken, w.urgent[:n]...)
 	w.urgent = slices.Delete(w.urgent, 0, n)
 	n = 0
-	for n < len(w.queue) && len(taken) < maxBatch {
-		if w.queue[n].turn != nil {
-			if len(taken) == 0 {
-				taken = append(taken, w.queue[n])
-				n++
-			}
-			break
-		}
+	for n < len(w.queue) && len(taken) < maxBatch && w.queue[n].turn == nil {
 		taken = append(taken, w.queue[n])
 		n++
 	}
 	w.queue = slices.Delete(w.queue, 0, n)
+	if n == 0 && len(w.queue) > 0 {
+		w.queue[0].passed = true
+	}
 	return taken
 }
 
