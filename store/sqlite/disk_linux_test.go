@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -267,24 +268,9 @@ func playIOError(ctx context.Context, st *stage) error {
 	if err := a.take(ctx, "before"); err != nil {
 		return err
 	}
-	info, err := os.Stat(st.job.Path + "-wal")
-	if err != nil {
-		return err
-	}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		return err
-	}
-	tight := unix.Rlimit{Cur: uint64(info.Size()), Max: limit.Max} // the log cannot grow: not "full", an I/O error
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &tight); err != nil {
-		return err
-	}
 	id := a.ids.New()
 	request := lease.AcquireRequest{Session: a.session, ID: id, Names: []string{"during"}}
-	if _, err = a.store.Acquire(ctx, request); !errors.Is(err, lease.ErrUnknown) {
-		return errors.New("an I/O error in COMMIT: " + kindsOf(err) + ": " + errText(err))
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+	if err := a.logCannotGrow(func() error { return a.failCommit(ctx, request) }); err != nil {
 		return err
 	}
 	if err := a.take(ctx, "after"); !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "restart") {
@@ -303,6 +289,61 @@ func playIOError(ctx context.Context, st *stage) error {
 		return err
 	}
 	return errors.Join(a.take(ctx, "after"), a.store.Shutdown(ctx))
+}
+
+// logCannotGrow runs f while writes behind the end of the log fail: not as on a full disk, but as an I/O error.
+func (a *actor) logCannotGrow(f func() error) error {
+	info, err := os.Stat(a.job.Path + "-wal")
+	if err != nil {
+		return err
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	tight := unix.Rlimit{Cur: uint64(info.Size()), Max: limit.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &tight); err != nil {
+		return err
+	}
+	err = f()
+	return errors.Join(err, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+}
+
+// failCommit sends one batch: its first request breaks the transaction, so that they run singly; the COMMIT of
+// the second meets the I/O error; the third must be answered all the same.
+func (a *actor) failCommit(ctx context.Context, req lease.AcquireRequest) error {
+	release := make(chan struct{})
+	batch := []*request{
+		{op: "gate", do: func(*batch) error { <-release; return nil }},
+		{op: "broken", do: func(b *batch) error { return b.fail(errors.New("broken on purpose")) }},
+		{op: "acquire", id: req.ID, do: func(b *batch) error { _, err := b.acquire(req); return err }},
+		{op: "renew", do: func(b *batch) error { _, err := b.renew(lease.RenewRequest{Session: a.session}); return err }},
+	}
+	for i, r := range batch {
+		r.done = make(chan error, 1)
+		if err := a.store.writer.enqueue(r, false); err != nil {
+			return err
+		}
+		if i == 0 { // it is a batch of its own
+			for !a.store.writer.idle() {
+				runtime.Gosched()
+			}
+		}
+	}
+	close(release)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for i, want := range []error{nil, lease.ErrUnavailable, lease.ErrUnknown, lease.ErrUnavailable} {
+		select {
+		case err := <-batch[i].done:
+			if !errors.Is(err, want) {
+				return errors.New(batch[i].op + " beside an I/O error in COMMIT: " + kindsOf(err) + ": " + errText(err))
+			}
+		case <-ctx.Done():
+			return errors.New(batch[i].op + " was never answered")
+		}
+	}
+	return nil
 }
 
 // Requests that share a transaction do not share a fate: the one that finds no space fails alone, and nothing
