@@ -31,21 +31,22 @@ func (s *Handover) within(d Demand) bool {
 func judgeEvents(v *Verdict, h History, d Demand, round int) {
 	noticed := false
 	for _, e := range h.Events {
-		if e.What != HeldTill && e.What != Believed {
-			continue
-		}
 		next, ok := successor(h.Events, e.Token)
-		if !ok {
+		if !ok || e.What == Granted {
 			continue
 		}
-		noticed = noticed || e.What == Believed
+		did := "held it"
+		switch e.What {
+		case HeldTill:
+			v.Reclaims++
+		case Worked:
+			did = "worked under it"
+		case Believed:
+			noticed, did = true, "believed to hold"
+		}
 		if next.At < e.At {
-			word := "held"
-			if e.What == Believed {
-				word = "believed to hold"
-			}
-			v.problem("round %d: token %d was granted %v before the owner of token %d no longer %s",
-				round, next.Token, e.At-next.At, e.Token, word)
+			v.problem("round %d: token %d was granted while the owner of token %d still %s, for %v more",
+				round, next.Token, e.Token, did, e.At-next.At)
 		}
 	}
 	if d.Noticed && !noticed {

@@ -51,5 +51,6 @@ type What string
 const (
 	Granted  What = "granted"  // the reply with the grant was in the hands of the owner
 	HeldTill What = "held"     // by the last answer of the authority, nobody else may be granted before
+	Worked   What = "worked"   // the owner's work had not returned, so it had released nothing
 	Believed What = "believed" // the owner's context ended: it no longer believed to hold
 )

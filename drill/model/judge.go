@@ -167,7 +167,6 @@ func judgeAnswers(v *Verdict, h History, stale map[string]bool, d Demand, round 
 		written[w.Element] = w
 	}
 	answered := map[string]bool{}
-	reclaimed := map[fence.Token]bool{}
 	for _, a := range h.Answers {
 		w, isWritten := written[a.Element]
 		switch {
@@ -196,7 +195,6 @@ func judgeAnswers(v *Verdict, h History, stale map[string]bool, d Demand, round 
 		}
 		if a.Late {
 			sent++
-			reclaimed[a.Token] = true
 			if !a.Accepted {
 				v.RefusedStale++
 			}
@@ -208,7 +206,6 @@ func judgeAnswers(v *Verdict, h History, stale map[string]bool, d Demand, round 
 		}
 	}
 	v.LateSent += sent
-	v.Reclaims += len(reclaimed)
 	return sent, unsent
 }
 

@@ -142,8 +142,11 @@ func breaches() []breach {
 				h.Content[round] = []string{"a-1"}
 			}
 		}, "", func(v Verdict) bool { return v.SuccessorWrites == 0 }},
-		{"a successor is granted while the holder holds", func(h *History) { h.Events[1].At += time.Second }, "no longer held", nil},
-		{"a holder believes into its successor's time", func(h *History) { h.Events[2].At += time.Second }, "no longer believed to hold", nil},
+		{"a successor is granted while the holder holds", func(h *History) { h.Events[1].At += time.Second }, "still held it", nil},
+		{"a holder believes into its successor's time", func(h *History) { h.Events[2].At += time.Second }, "still believed to hold", nil},
+		{"a successor is granted while the work goes on", func(h *History) {
+			h.Events = append(h.Events, Event{2, 3, Worked, h.Events[2].At + time.Hour})
+		}, "still worked under it", nil},
 		{"a holder never notices", func(h *History) {
 			h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Round == 2 && e.What == Believed })
 		}, "did not notice", nil},

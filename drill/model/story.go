@@ -39,6 +39,7 @@ type Step struct {
 	TTL   int    // of Acquire and Renew, in story seconds
 	To    int    // of SetClock
 	Value string // of Write; of Read what must be read
+	Over  bool   // it comes right at the expiry of the lease that is held
 	Want  Outcome
 	Says  string
 }
@@ -54,8 +55,8 @@ func Story() []Step {
 		{At: 2, Who: "A", Do: DoWrite, Grant: 1, Value: "a-1", Want: Done, Says: "A writes a-1"},
 		{At: 4, Who: "A", Do: DoRenew, Grant: 1, TTL: ttl, Want: Done, Says: "A renews, until 9"},
 		{At: 8, Who: "A", Do: DoWrite, Grant: 1, Value: "a-2", Want: Done, Says: "A writes a-2"},
-		{At: 9, Who: "A", Do: DoWrite, Grant: 1, Value: "a-3", Want: Refused, Says: "A's write is refused: now >= expiry"},
-		{At: 9, Who: "A", Do: DoRenew, Grant: 1, TTL: ttl, Want: Refused, Says: "A's renewal is refused: renewing never revives"},
+		{At: 9, Who: "A", Do: DoWrite, Grant: 1, Value: "a-3", Over: true, Want: Refused, Says: "A's write is refused: now >= expiry"},
+		{At: 9, Who: "A", Do: DoRenew, Grant: 1, TTL: ttl, Over: true, Want: Refused, Says: "A's renewal is refused: renewing never revives"},
 		{At: 10, Who: "B", Do: DoAcquire, Grant: 2, TTL: ttl, Want: Done, Says: "B acquires, under a higher token"},
 		{At: 11, Who: "B", Do: DoWrite, Grant: 2, Value: "b-1", Want: Done, Says: "B writes b-1"},
 		{At: 12, Who: "B", Do: DoWrite, Grant: 1, Value: "b-x", Want: Refused, Says: "B's write under A's token is refused"},

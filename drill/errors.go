@@ -1,0 +1,42 @@
+package drill
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tenure-go/tenure/lease"
+)
+
+// The kinds of error of [Run]. None satisfies another.
+var (
+	// ErrUnknownScenario: there is no drill of that name. Nothing was done.
+	ErrUnknownScenario = errors.New("unknown drill")
+	// ErrOption: the options contradict each other or the scenario. Nothing was done.
+	ErrOption = errors.New("options do not fit")
+	// ErrUnsupported: this system has no signal that stops a process. Nothing was done.
+	ErrUnsupported = errors.New("not on this system")
+	// ErrInterrupted: the drill was ended before its verdict. Its processes were killed and its tables removed.
+	ErrInterrupted = errors.New("interrupted")
+	// ErrProcess: a process of the drill could not be started or controlled.
+	ErrProcess = errors.New("process of the drill")
+)
+
+// errLost is what a client sees of a connection that the drill cuts.
+var errLost = errors.New("the drill lost the reply")
+
+// errTooSlow: a step of the story came when its story second was over.
+var errTooSlow = errors.New("too slow for this scale of time")
+
+// workerError is what a worker answered instead of doing what it was told.
+type workerError struct {
+	worker, op, text string
+	code             lease.Code
+}
+
+func (e *workerError) Error() string { return fmt.Sprintf("%s: %s: %s", e.worker, e.op, e.text) }
+
+// Is makes the error match the kind that its code stands for.
+func (e *workerError) Is(target error) bool {
+	kind := lease.KindOf(e.code)
+	return kind != nil && errors.Is(kind, target)
+}

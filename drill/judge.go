@@ -1,0 +1,73 @@
+package drill
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+
+	"github.com/tenure-go/tenure/drill/model"
+)
+
+// question is what the judge is asked: everything but the facts, which it reads itself.
+type question struct {
+	Path    string         `json:"path"`
+	Run     string         `json:"run"`
+	Story   bool           `json:"story"`
+	Demand  model.Demand   `json:"demand"`
+	History *model.History `json:"history,omitempty"` // of a resource in memory, which no other process can read
+}
+
+// Judge is the whole program of the judging process: it reads a question from stdin, the resource's content, log and
+// answers from the file, and writes its verdict to stdout. It is started by [Run].
+func Judge(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	var q question
+	if err := receive(scanner(stdin, maxQuestion), &q); err != nil {
+		return fmt.Errorf("%w: reading the question: %w", ErrProcess, err)
+	}
+	if q.History == nil {
+		res, err := openResource(q.Path, q.Run)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.close() }() // it only read
+		history, err := res.history(ctx)
+		if err != nil {
+			return fmt.Errorf("reading the resource: %w", err)
+		}
+		q.History = &history
+	}
+	var verdict model.Verdict
+	if q.Story {
+		verdict = model.JudgeStory(*q.History, q.Demand.Rounds, q.Demand.Fenced)
+	} else {
+		verdict = model.Judge(*q.History, q.Demand)
+	}
+	return (&lines{to: stdout}).send(verdict)
+}
+
+// maxQuestion bounds a question with its history: 1000 rounds of the story in memory.
+const maxQuestion = 16 << 20
+
+// askJudge starts the judge and returns its verdict.
+func askJudge(ctx context.Context, self []string, q question) (model.Verdict, error) {
+	var v model.Verdict
+	text, err := json.Marshal(q)
+	if err != nil {
+		return v, err
+	}
+	says := new(tail)
+	cmd := exec.CommandContext(ctx, self[0], append(self[1:len(self):len(self)], "judge")...)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(append(text, '\n')), says
+	apart(cmd)
+	out, err := cmd.Output()
+	if err != nil {
+		return v, fmt.Errorf("%w: the judge: %w%s", ErrProcess, err, says.text())
+	}
+	if err := json.Unmarshal(out, &v); err != nil {
+		return v, fmt.Errorf("%w: the judge's verdict %q: %w", ErrProcess, out, err)
+	}
+	return v, nil
+}

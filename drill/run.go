@@ -1,0 +1,254 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/drill/model"
+	"github.com/tenure-go/tenure/internal/clock"
+	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/store/sqlite"
+)
+
+// Options say what to drill, and where.
+type Options struct {
+	Scenario string
+	// Path is the authority's database, absolute. Empty: an authority in this process's memory, for the story alone.
+	Path   string
+	Store  string // the store as the report names it
+	Rounds int    // 1 to MaxRounds; 0: the scenario's own number
+	// Unfenced turns the resource's checks off. The drill is then ok if the damage is seen.
+	Unfenced bool
+	// ThroughAPI sends the late write of pause through the library instead of straight to the resource.
+	ThroughAPI bool
+	// Self is how to start this program as a part of a drill: "worker" or "judge" is appended, and that process must do
+	// nothing but call Worker or Judge. It is started with this process's environment.
+	Self []string
+	// Progress hears of each round that ended, while the drill is under way. nil: nothing is said.
+	Progress io.Writer
+}
+
+// Run plays a drill and returns what a second process judged of it. Report.OK says whether the drill showed what it
+// promised; with it false the error is nil all the same.
+//
+// Run makes tables in the file and removes them, also when ctx ends; then it kills its processes and returns an error
+// matching [ErrInterrupted]. It returns one matching [ErrUnknownScenario], [ErrOption] or [ErrUnsupported] before
+// anything was done, and [ErrProcess] or the store's own error when the drill could not be played. Names
+// that it leased stay behind, free, until they are pruned. Several drills may run on one file at a time.
+func Run(ctx context.Context, o Options) (Report, error) {
+	sc, err := o.complete()
+	if err != nil {
+		return Report{}, err
+	}
+	began := time.Now()
+	var r Report
+	switch {
+	case sc.Name == "story" && o.Path == "":
+		r, err = storyInMemory(ctx, o)
+	case sc.Name == "story":
+		r, err = storyOnFile(ctx, o, sc)
+	default:
+		r, err = conduct(ctx, o, sc)
+	}
+	r.Scenario, r.Store, r.Rounds, r.Fenced = o.Scenario, o.Store, o.Rounds, !o.Unfenced
+	r.RunMS = time.Since(began).Milliseconds()
+	if ctx.Err() != nil {
+		return r, errors.Join(fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(ctx)), err)
+	}
+	return r, err
+}
+
+func (o *Options) complete() (Scenario, error) {
+	sc, ok := find(o.Scenario)
+	switch {
+	case !ok:
+		return sc, fmt.Errorf("%w %q; `tenure drill list` names them", ErrUnknownScenario, o.Scenario)
+	case o.Path == "" && sc.Name != "story":
+		return sc, fmt.Errorf("%w: %s needs a store that several processes share; in memory there is only the story", ErrOption, sc.Name)
+	case o.ThroughAPI && sc.Name != "pause":
+		return sc, fmt.Errorf("%w: only the drill pause sends its late write through the API", ErrOption)
+	case o.ThroughAPI && o.Unfenced:
+		return sc, fmt.Errorf("%w: the API always checks, there is no unfenced form of it", ErrOption)
+	case o.Rounds < 0 || o.Rounds > MaxRounds:
+		return sc, fmt.Errorf("%w: want 1 to %d rounds, got %d", ErrOption, MaxRounds, o.Rounds)
+	case len(o.Self) == 0:
+		return sc, fmt.Errorf("%w: no way to start the workers", ErrOption)
+	case sc.needsStop && !canStop():
+		return sc, fmt.Errorf("%w: %s stops a process, which this system has no signal for", ErrUnsupported, sc.Name)
+	}
+	if o.Rounds == 0 {
+		o.Rounds = sc.Rounds
+	}
+	return sc, nil
+}
+
+// conductor plays one run.
+type conductor struct {
+	o     Options
+	sc    Scenario
+	run   string
+	began time.Time
+	now   clock.Source // shared by all processes of the machine
+	store *sqlite.Store
+	res   *resource
+
+	mu       sync.Mutex
+	failures []error // of rounds that could not be played
+	ended    int     // rounds
+}
+
+// conduct plays the rounds of a scenario and has them judged.
+func conduct(ctx context.Context, o Options, sc Scenario) (r Report, err error) {
+	c, err := prepare(ctx, o, sc)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, c.cleanUp(ctx)) }()
+	c.playAll(ctx)
+	if ctx.Err() != nil {
+		return r, nil
+	}
+	demand := sc.demand
+	demand.Rounds, demand.Fenced = o.Rounds, !o.Unfenced
+	if o.ThroughAPI {
+		demand.Unsent = 1
+	}
+	verdict, err := askJudge(ctx, o.Self, question{Path: o.Path, Run: c.run, Demand: demand})
+	return reportOf(verdict, c.failures), err
+}
+
+const (
+	cleanUpBound  = 10 * time.Second
+	roundBound    = time.Minute
+	progressAfter = 2 * time.Second // a drill that is over by then says nothing meanwhile
+)
+
+// prepare opens the store and makes the run's tables.
+func prepare(ctx context.Context, o Options, sc Scenario) (_ *conductor, err error) {
+	c := &conductor{o: o, sc: sc, began: time.Now()}
+	c.run = newRun(c.began)
+	if c.now, _, err = clock.Kernel(); err != nil {
+		return nil, err
+	}
+	if c.store, err = sqlite.Open(ctx, sqlite.Config{Path: o.Path}); err != nil {
+		return nil, err
+	}
+	if c.res, err = openResource(o.Path, c.run); err == nil {
+		err = errors.Join(c.res.sweep(ctx, c.began), c.res.create(ctx))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the resource: %w", err), c.cleanUp(ctx))
+	}
+	return c, nil
+}
+
+// cleanUp removes the run's tables, also when the drill was interrupted. The workers are gone by then.
+func (c *conductor) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpBound)
+	defer cancel()
+	var err error
+	if c.res != nil {
+		if err = c.res.remove(ctx); err != nil {
+			err = fmt.Errorf("removing the tables %s%s_*, which a later drill will do: %w", tablePrefix, c.run, err)
+		}
+		err = errors.Join(err, c.res.close())
+	}
+	return errors.Join(err, c.store.Shutdown(ctx))
+}
+
+// playAll plays every round, some at a time, and waits until nothing of them is left.
+func (c *conductor) playAll(ctx context.Context) {
+	slots := make(chan struct{}, c.sc.atOnce)
+	var rounds sync.WaitGroup
+	defer rounds.Wait()
+	for n := 1; n <= c.o.Rounds; n++ {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		rounds.Go(func() {
+			defer func() { <-slots }()
+			c.playOne(ctx, n)
+		})
+	}
+}
+
+func (c *conductor) playOne(ctx context.Context, n int) {
+	ctx, cancel := context.WithTimeout(ctx, roundBound)
+	defer cancel()
+	r := &round{c: c, n: n, name: fmt.Sprintf("tenure-drill/%s/%d", c.run, n)}
+	err := c.sc.play(ctx, r)
+	r.end()
+	if err != nil {
+		err = fmt.Errorf("round %d: %w", n, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended++
+	if err != nil {
+		c.failures = append(c.failures, err)
+	}
+	if c.o.Progress == nil || ctx.Err() != nil || err == nil && time.Since(c.began) < progressAfter {
+		return
+	}
+	word := "played"
+	if err != nil {
+		word = "failed: " + err.Error()
+	}
+	fmt.Fprintf(c.o.Progress, "drill %s: round %d %s (%d of %d)\n", c.sc.Name, n, word, c.ended, c.o.Rounds)
+}
+
+// probe makes sure that the file can be written: a worker that was stopped inside a write would stop everybody.
+func (c *conductor) probe(ctx context.Context) error {
+	const bound = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	_, err := c.store.Renew(ctx, lease.RenewRequest{Session: lease.NewID()}) // of nobody: it takes its turn and changes nothing
+	if errors.Is(err, lease.ErrEnded) {
+		return nil
+	}
+	return fmt.Errorf("the file cannot be written while the worker is stopped: %w", err)
+}
+
+// guard is what the resource checks in this run.
+func (c *conductor) guard() guard {
+	if c.o.Unfenced {
+		return c.sc.unguarded
+	}
+	return guardStrict
+}
+
+// round is one round on its way.
+type round struct {
+	c     *conductor
+	n     int
+	name  string // that is leased
+	procs []*process
+}
+
+// spawn starts a worker.
+func (r *round) spawn(name string) (*process, error) {
+	p, err := launch(r.c.o.Self, setup{Path: r.c.o.Path, Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n})
+	if err == nil {
+		r.procs = append(r.procs, p)
+	}
+	return p, err
+}
+
+// end kills every worker of the round.
+func (r *round) end() {
+	for _, p := range r.procs {
+		p.kill()
+	}
+}
+
+// saw records an event on behalf of a worker.
+func (r *round) saw(ctx context.Context, p *process, what model.What) error {
+	token, till := p.heldTill()
+	return r.c.res.saw(ctx, model.Event{Round: r.n, Token: token, What: what, At: till})
+}

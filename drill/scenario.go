@@ -1,0 +1,97 @@
+package drill
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-go/tenure/drill/model"
+)
+
+// Scenario is one drill: what is done to a holder, what that shows, and what it is without enforcement.
+type Scenario struct {
+	Name     string
+	Summary  string // one line
+	Shows    string // what must hold, and why it matters
+	Unfenced string // what is left out with enforcement off, and the damage that then must be seen
+	Rounds   int    // unless told otherwise
+
+	ttl, margin time.Duration
+	atOnce      int // rounds that are played at the same time
+	demand      model.Demand
+	needsStop   bool // this system must be able to stop a process
+	unguarded   guard
+	play        func(ctx context.Context, r *round) error
+}
+
+// MaxRounds is the largest number of rounds of one drill.
+const MaxRounds = 1000
+
+const noCheck = "The resource takes every write without looking at its claim. The late write replaces what the successor wrote, and nobody is told."
+
+// Scenarios returns all drills, in the order in which they are best read.
+func Scenarios() []Scenario {
+	const (
+		ttl    = time.Second
+		margin = 200 * time.Millisecond
+		atOnce = 10
+	)
+	plain := model.Demand{Late: 1}
+	noticed := model.Demand{Late: 1, Noticed: true}
+	return []Scenario{
+		{Name: "story", Rounds: 1, atOnce: 10, unguarded: guardNone,
+			Summary:  "three owners, four grants, one line a step",
+			Shows:    "The serial model of a lease, played step by step on a real store and a real resource: expiry at equality, a late write, a release and a renewal that come too late, tokens that rise. In memory the clock is exact; elsewhere a story second is a fraction of a second of the authority's clock.",
+			Unfenced: "The resource takes every write: the three that the story refuses are accepted."},
+		{Name: "pause", Rounds: 10, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, needsStop: true, unguarded: guardNone, play: playPause,
+			Summary:  "a holder is stopped between its last check and its write",
+			Shows:    "The holder asks its lease once more, is told that it holds, and is stopped by SIGSTOP before its write. Its TTL passes, a successor is granted and writes, the holder goes on and sends its write without asking again. No time-out prevents that; the resource refuses it. With --through-api the late write goes through the library: with the lease's context it is not even sent, with another context the resource refuses it.",
+			Unfenced: noCheck},
+		{Name: "lost-renewal", Rounds: 10, ttl: 1500 * time.Millisecond, margin: 500 * time.Millisecond, atOnce: atOnce, demand: noticed, unguarded: guardNone, play: playLostRenewal,
+			Summary:  "renewals are applied, and their replies are lost",
+			Shows:    "Two lost replies cost nothing: the next renewal is acknowledged and the lease survives. When every reply is lost the holder stops believing before its successor can be granted, and work that does not look at its context is refused at the resource.",
+			Unfenced: noCheck},
+		{Name: "silent-renewal", Rounds: 10, ttl: 1500 * time.Millisecond, margin: 500 * time.Millisecond, atOnce: atOnce, demand: noticed, unguarded: guardNone, play: playSilentRenewal,
+			Summary:  "the renewal hangs, in every second round it panics",
+			Shows:    "The context of the lease ends by the safe deadline whatever becomes of the call that renews: a call that heeds nothing, or one that panics. Work that does not look is refused at the resource.",
+			Unfenced: noCheck},
+		{Name: "short-ttl", Rounds: 5, ttl: 600 * time.Millisecond, margin: 100 * time.Millisecond, atOnce: 5, demand: model.Demand{Late: 2}, needsStop: true, unguarded: guardNone, play: playShortTTL,
+			Summary:  "the TTL is shorter than the pauses of the workers",
+			Shows:    "Two holders in a row are stopped for longer than their TTL, and each is reclaimed from. It costs work, not data: their late writes are refused, they acquire again, and in the end every acknowledged update is there.",
+			Unfenced: "The resource takes every write without looking at its claim: the same reclaims now lose acknowledged updates."},
+		{Name: "missing-release", Rounds: 10, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, unguarded: guardNone, play: playMissingRelease,
+			Summary:  "the holder never releases: it has gone, or it keeps renewing",
+			Shows:    "In odd rounds the holder's process ends without releasing: the name is free after what is left of its TTL, and not before. In even rounds it lives and renews for ever: MaxHold frees the name. What it had handed to another process, or still sends itself, is refused.",
+			Unfenced: noCheck},
+		{Name: "delayed-release", Rounds: 10, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, unguarded: guardNone, play: playDelayedRelease,
+			Summary:  "the release arrives when a successor holds",
+			Shows:    "A release frees the acquisition that it names and no other: one that arrives late leaves the successor its lease, a third owner is refused, and the successor's next write is accepted.",
+			Unfenced: noCheck},
+		{Name: "duplicate-release", Rounds: 10, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, unguarded: guardNone, play: playDuplicateRelease,
+			Summary:  "the release arrives twice, the second time when a successor holds",
+			Shows:    "Releasing again is success and changes nothing: the successor keeps its lease, a third owner is refused, and the successor's next write is accepted.",
+			Unfenced: noCheck},
+		{Name: "reused-owner", Rounds: 10, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, unguarded: guardOwner, play: playReusedOwner,
+			Summary:  "the successor has the same owner label as the former holder",
+			Shows:    "A label is for people. A holder that was cut off while a replacement of the same name took over is refused, and its late release frees nothing: only acquisition and token count.",
+			Unfenced: "The resource takes the owner label for proof: it accepts whoever has the name of the current holder, so the former one too."},
+		{Name: "cancel-is-not-release", Rounds: 10, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, unguarded: guardNone, play: playCancel,
+			Summary:  "the work's context is cancelled, and the work goes on for a while",
+			Shows:    "Cancelling is a wish. The lease is released after the work has returned, so a write that it still makes is rightful and nobody is granted meanwhile. What it left running after that is refused.",
+			Unfenced: noCheck},
+		{Name: "kill", Rounds: 20, ttl: 2 * time.Second, margin: 500 * time.Millisecond, atOnce: atOnce, unguarded: guardNone, play: playKill,
+			demand:   model.Demand{Late: 1, Handover: 100 * time.Millisecond},
+			Summary:  "the holder is killed; how long until its successor is granted?",
+			Shows:    "SIGKILL at a moment of chance. A waiting successor is granted within 100 ms of the expiry that the last acknowledged renewal set, in 99 of 100 rounds, and never before it. A process to which the killed one had handed its claim is refused.",
+			Unfenced: noCheck},
+	}
+}
+
+// find returns the scenario of that name.
+func find(name string) (Scenario, bool) {
+	for _, s := range Scenarios() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Scenario{}, false
+}
