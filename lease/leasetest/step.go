@@ -25,8 +25,8 @@ type StepHarness interface {
 // tokens by name, and what remains within the subject's tolerance. Both harnesses are fresh; at the end
 // both are checked. It returns an error that tells the history up to the first difference.
 //
-// Where the subject's clock runs, the oracle's is moved by as much as each operation took, and the history
-// should keep a second away from every expiry.
+// Where the subject's clock runs, the oracle's is moved by as much as passed, and the history should keep a
+// second away from every expiry.
 //
 // Left open to a store: by how much a raised epoch jumps; how an id ended that closed-below has closed or a pruning may have forgotten
 // ([lease.EndForgotten] fits any end there); and, once MaxHold has passed, which of the ends that followed
@@ -38,13 +38,15 @@ func InStep(ctx context.Context, oracle Harness, subject StepHarness, ops []Op) 
 		sessionOf: map[fence.ID]fence.ID{}, bounded: map[fence.ID]bool{},
 	}
 	want, got := NewPlayer(oracle), NewPlayer(subject)
+	last := time.Now()
 	for i, op := range ops {
-		began := time.Now()
 		subjects := got.Play(ctx, op)
-		if took := time.Since(began); c.tolerance > 0 {
-			if err := oracle.Advance(ctx, took); err != nil {
+		if c.tolerance > 0 {
+			now := time.Now()
+			if err := oracle.Advance(ctx, now.Sub(last)); err != nil {
 				return fmt.Errorf("moving the oracle's clock: %w", err)
 			}
+			last = now
 		}
 		oracles := want.Play(ctx, op)
 		c.note(op)
@@ -133,7 +135,7 @@ func (c *comparison) eitherFits(want, got Reply, id fence.ID) bool {
 	if !done.Already || !errors.As(err, &ended) {
 		return false
 	}
-	return c.mayForget(id) || c.bounded[id] && ended.How == lease.EndExpired
+	return c.mayForget(id) || c.bounded[id] && afterMaxHold(ended.How)
 }
 
 func words(err error) string {
@@ -197,9 +199,13 @@ func (c *comparison) failures(want, got error) error {
 
 // endFits reports whether the ends differ only by what is left open to a store.
 func (c *comparison) endFits(id fence.ID, want, got lease.End) bool {
-	either := func(a, b lease.End) bool { return want == a && got == b || want == b && got == a }
 	return want == got || c.mayForget(id) && (want == lease.EndForgotten || got == lease.EndForgotten) ||
-		c.bounded[id] && (either(lease.EndExpired, lease.EndClosed) || either(lease.EndExpired, lease.EndSuperseded))
+		c.bounded[id] && afterMaxHold(want) && afterMaxHold(got)
+}
+
+// afterMaxHold reports whether the end may be told of an acquisition whose MaxHold has passed.
+func afterMaxHold(end lease.End) bool {
+	return end == lease.EndExpired || end == lease.EndClosed || end == lease.EndSuperseded
 }
 
 func unless(ok bool, format string, args ...any) error {
