@@ -81,7 +81,8 @@ func (a *app) lsCommand() *cobra.Command {
 		Long: `Lists the names that start with PREFIX and are held, in byte order, with holder, token and time left. A listing
 describes what was; it is no right to anything. The time left is a bound: a holder that lives renews it.
 
-JSON: {"leases": [{"name", "token", "held", "owner", "acquisition", "session", "remaining_ms", "hold_left_ms", "end"}], "more": bool}.`,
+JSON: {"leases": [{"name", "token", "held", "owner", "acquisition", "session", "remaining_ms", "hold_left_ms",
+"end"}], "more": true if --limit cut it short}.`,
 		Example: `  tenure lease ls
   tenure lease ls reports/ --all
   tenure lease ls --json | jq -r '.leases[] | [.name, .token, .remaining_ms] | @tsv'`,

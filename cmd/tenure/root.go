@@ -71,7 +71,8 @@ func (a *app) root() *cobra.Command {
 		Long: `Tenure gives work one recognised owner. A lease names the owner, for as long as it is renewed; its token,
 which rises with every owner, lets a resource refuse the late write of a former one.
 
-The store is named by --store or TENURE_STORE. Known are ` + schemes + `.
+The store is named by --store or TENURE_STORE. Known are
+` + schemes + `.
 "sqlite:" alone is $XDG_STATE_HOME/tenure/tenure.db; without that variable ~/.local/state/tenure/tenure.db,
 for root /var/lib/tenure/tenure.db. Missing folders are made, readable by this user alone.
 

@@ -39,35 +39,39 @@ const runLong = `Acquires NAMES, all or none, runs CMD while they are held, and 
 Waiting. Without --wait or --try it waits without limit, by polling. --wait bounds the wait; --try asks once.
 
 Stopping. CMD leads a process group of its own. When the lease is lost, revoked, or cannot be renewed, the group is
-sent SIGTERM, and SIGKILL --grace later, in any case before the safe deadline, which is before the authority can give the
-names to anybody else. The stop begins early enough to leave the grace. What CMD leaves running in its group when it
-ends is stopped in the same way before the lease is released. A guard process keeps the deadline: it also holds when
-this process is stopped, hangs or sleeps through a suspend, and if this process is killed the guard kills the group at
-once (on Linux the command also dies with its guard). Out of reach are processes that leave the group (setsid), that
-run as a user whom this one may not signal (sudo: put tenure behind it), or that the kernel does not let die; let the
-resource check TENURE_CLAIM.
+sent SIGTERM, and SIGKILL --grace later, in any case before the safe deadline, which is before the authority can
+give the names to anybody else. The stop begins early enough to leave the grace. What CMD leaves running in its
+group when it ends is stopped in the same way before the lease is released. A guard process keeps the deadline: it
+also holds when this process is stopped, hangs or sleeps through a suspend, and if this process is killed the guard
+kills the group at once (on Linux the command also dies with its guard). Out of reach are processes that leave the
+group (setsid), that run as a user whom this one may not signal (sudo: put tenure behind it), or that the kernel
+does not let die; let the resource check TENURE_CLAIM.
 
-Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are handed on to the group; while waiting for the names, the first four
-end the wait. What is ignored from the start (nohup) stays ignored. If standard input and output are the terminal, the
-group gets the foreground, so that CMD can read and Ctrl-C reaches it. In a pipeline it gets it when it reads from the
-terminal. Ctrl-Z stops both CMD and this process, which then renews nothing: unless continued in time CMD is killed.
+Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are handed on to the group; while waiting for the
+names, the first four end the wait. What is ignored from the start (nohup) stays ignored. If standard input and
+output are the terminal, the group gets the foreground, so that CMD can read and Ctrl-C reaches it. In a pipeline it
+gets it when it reads from the terminal. Ctrl-Z stops both CMD and this process, which then renews nothing: unless
+continued in time CMD is killed.
 
-Environment of CMD. TENURE_COUNT is the number of names; TENURE_NAME_1, TENURE_TOKEN_1, TENURE_CLAIM_1 and so on belong
-to each, in the order given. With a single name TENURE_NAME, TENURE_TOKEN and TENURE_CLAIM say the same. A claim is what a
-resource checks. TENURE_STORE is removed unless --pass-store is given, which sets it to the store in use.
+Environment of CMD. TENURE_COUNT is the number of names; TENURE_NAME_1, TENURE_TOKEN_1, TENURE_CLAIM_1 and so on
+belong to each, in the order given. With a single name TENURE_NAME, TENURE_TOKEN and TENURE_CLAIM say the same. A
+claim is what a resource checks. TENURE_STORE is removed unless --pass-store is given, which sets it to the store in
+use.
 
---min-hold keeps the lease for at least that long after it was acquired, even if CMD ends sooner, so that a short job
-does not run a second time elsewhere. INT, TERM, HUP or QUIT, now or before, end this: the lease is released at once.
+--min-hold keeps the lease for at least that long after it was acquired, even if CMD ends sooner, so that a short
+job does not run a second time elsewhere. INT, TERM, HUP or QUIT, now or before, end this: the lease is released at
+once. A loss of the lease in this time changes nothing of the exit code.
 
-Exit codes. CMD's own; 128 + n if signal n ended it, or ended the wait; 75 not acquired (--busy-exit replaces it); 76 the
-lease was lost while CMD was running, whatever CMD made of it; 77 the store was not reached; 126 CMD cannot be run, 127
-it is not found; 64 the command line makes no sense. The last line on standard error says which and why; --json-status
-writes it to a file, which says "waiting" and "running" before that.
+Exit codes. CMD's own; 128 + n if signal n ended it, or ended the wait; 75 not acquired (--busy-exit replaces it);
+76 the lease was lost while CMD was running, whatever CMD made of it; 77 the store was not reached; 126 CMD cannot
+be run, 127 it is not found; 64 the command line makes no sense. The last line on standard error says which and why;
+--json-status writes it to a file, which says "waiting" and "running" before that.
 
-JSON status: {"outcome": "waiting", "running", "exited", "signaled", "lost", "not_acquired", "no_store", "not_started" or
-"interrupted"; "exit_code", null until the end; "text"; "store"; "owner"; "names"; "tokens", as strings; "acquisition";
-"waited_ms"; "held_ms"; "command_pid"; "command_exit_code", null if it did not run to an end; "killed"; "released";
-"lost": null or {"how", "reason"}}. "how" is one of expired, superseded, revoked, closed, forgotten, uncertain, max_hold.`
+JSON status: {"outcome": "waiting", "running", "exited", "signaled", "lost", "not_acquired", "no_store",
+"not_started" or "interrupted"; "exit_code", null until the end; "text"; "store"; "owner"; "names"; "tokens", as
+strings; "acquisition"; "waited_ms"; "held_ms"; "command_pid"; "command_exit_code", null if it did not run to an
+end; "killed"; "released"; "lost": null or {"how", "reason"}}. "how" is one of expired, superseded, revoked, closed,
+forgotten, uncertain, max_hold.`
 
 func (a *app) runCommand() *cobra.Command {
 	var o runOptions
@@ -77,7 +81,7 @@ func (a *app) runCommand() *cobra.Command {
 		Long:  runLong,
 		Example: `  tenure run nightly-report --wait 1m -- ./report.sh
   tenure run import --try --busy-exit 0 -- ./import.sh          # cron: another run is no failure
-  tenure run tick --min-hold 50s --try -- ./tick.sh             # at most one run a minute on all hosts
+  tenure run tick --min-hold 50s --try -- ./tick.sh             # at most one run a minute
   tenure run db/a db/b --ttl 30s --grace 8s -- ./move.sh
   tenure run deploy --json-status deploy.json -- ./deploy.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,7 +97,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.BoolVar(&o.try, "try", false, "ask once, do not wait")
 	f.DurationVar(&o.minHold, "min-hold", 0, "keep the lease at least this long, even if CMD ends sooner")
 	f.DurationVar(&o.maxHold, "max-hold", 0, "stop CMD and give up the lease after this long; 0: no such bound")
-	f.DurationVar(&o.grace, "grace", 0, "from SIGTERM to SIGKILL, where there is time for it; default: what two thirds of the time left to a third renewal allow")
+	f.DurationVar(&o.grace, "grace", 0, "from SIGTERM to SIGKILL, where there is time for it; default: a third of what is left when a renewal is due, at most 10s; 2.8s for a TTL of 15s")
 	f.IntVar(&o.busyExit, "busy-exit", exitNotAcquired, "exit code for not acquired, 0 to 255")
 	f.StringVar(&o.owner, "owner", "", "label for people, at most 256 bytes; default: user@host pid N")
 	f.BoolVar(&o.passStore, "pass-store", false, "give CMD the store as TENURE_STORE")

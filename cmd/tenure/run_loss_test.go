@@ -66,6 +66,20 @@ func TestRunRevokedGracefully(t *testing.T) {
 	}
 }
 
+// TestRunRevokedUnnoticed: a lease that was revoked after the last renewal is lost, although the command ended by itself
+// before anybody here knew: it may have gone on under a successor.
+func TestRunRevokedUnnoticed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p, g := w.holder("job")
+	token := p.line()
+	w.ok("lease", "revoke", "job", "--token", token, "--reason", "x")
+	g.open()
+	if got := p.wait(); got.code != 76 || !strings.Contains(got.last(), "maybe while the command was running") {
+		t.Errorf("exit %d, last line %q", got.code, got.last())
+	}
+}
+
 // TestRunStopHook: a stop hook that sleeps for a minute does not outlive the lease (L33).
 func TestRunStopHook(t *testing.T) {
 	t.Parallel()

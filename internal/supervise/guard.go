@@ -17,6 +17,8 @@ import (
 const (
 	guardTick = 250 * time.Millisecond // so late at most after a suspend, during which timers stand still
 	goneTick  = 10 * time.Millisecond  // between two looks whether the group is gone
+
+	zombieLooks = 20 // of these looks, every how many reads the list of all processes
 )
 
 // guard is the command's parent.
@@ -29,6 +31,7 @@ type guard struct {
 	ended  bool // the command was reaped
 	killed bool // opKill was reported
 	denied bool // opDenied was reported
+	looks  int  // after SIGKILL, whether the group is gone
 }
 
 // Guard is the guard's whole program: args are FD PATH ARGV0 ARG..., as [Run] hands them over after the words of
@@ -213,4 +216,15 @@ func (g *guard) signal(sig syscall.Signal) {
 	}
 }
 
-func (g *guard) gone() bool { return errors.Is(syscall.Kill(-g.pgid, 0), syscall.ESRCH) }
+// gone reports whether nothing of the group runs any more. After SIGKILL that may be true of a group that still has
+// members: zombies whose parent left the group and never waits for them.
+func (g *guard) gone() bool {
+	if errors.Is(syscall.Kill(-g.pgid, 0), syscall.ESRCH) {
+		return true
+	}
+	if !g.killed {
+		return false
+	}
+	g.looks++
+	return g.looks%zombieLooks == 0 && onlyZombies(g.pgid)
+}

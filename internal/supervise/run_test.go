@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "supervisor" {
 		os.Exit(supervisorMain(os.Args[2], os.Args[3:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "zombie" {
+		os.Exit(zombieMain())
+	}
 	goleak.VerifyTestMain(m)
 }
 
