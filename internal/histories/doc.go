@@ -6,14 +6,15 @@
 //	func TestHistories(t *testing.T) {
 //		rapid.Check(t, func(rt *rapid.T) {
 //			ops := histories.Draw(rt, newOracle(), histories.Options{Steps: 40, Away: time.Second})
-//			if err := leasetest.InStep(t.Context(), newOracle(), newSubject(t), ops); err != nil {
+//			if err := leasetest.InStep(t.Context(), newOracle(), newSubject(rt), ops); err != nil {
 //				rt.Fatal(err)
 //			}
 //		})
 //	}
 //
 // newOracle gives a fresh harness of store/memory whose clock stands still but for Advance; newSubject gives
-// a fresh harness of the store under test, with the tolerance of its clock. Draw runs each operation on its oracle
+// a fresh harness of the store under test, with the tolerance of its clock, and ends it with rt.Cleanup: the test's
+// own Cleanup would keep the files of every history open. Draw runs each operation on its oracle
 // while it draws, so that it knows which leases are valid and when each expires.
 //
 // A store on a real clock cannot be asked at an instant: with Away, no operation happens nearer than that

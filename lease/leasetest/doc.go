@@ -10,6 +10,10 @@
 //		})
 //	}
 //
+// [Cases] is what every store must do. Beside it stand [OperatorCases], [DurableCases], [ResourceCases],
+// [DurableResourceCases], [RepairCases] and [EqualityCases], each for harnesses that offer more: a store that has a thing
+// runs the suite for it, one that has not does not.
+//
 // Each case takes a fresh authority and covers one guarantee, which its name says in words; a name that
 // starts with L and a number, or with "fault" and a number, is a fault that users of comparable systems met.
 // Whatever a case is about, it ends with a check of all that was observed: the tokens of each name strictly
