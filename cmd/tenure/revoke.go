@@ -118,7 +118,7 @@ longer than --age is beyond what the store can recognise, so keep --age well abo
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if age < lease.MinPruneAge {
-				return usagef("--age %v: want %v or more", age, time.Duration(lease.MinPruneAge))
+				return usagef("--age %v: want %v or more", age, lease.MinPruneAge)
 			}
 			s, _, err := a.open(cmd.Context(), openOptions{})
 			if err != nil {

@@ -142,7 +142,7 @@ func (o *runOptions) take(args []string, dash int, given func(flag string) bool)
 // takeTimes settles how the TTL is divided: margin, renewal, grace, reserve.
 func (o *runOptions) takeTimes(graceGiven bool) error {
 	if o.ttl < minRunTTL || o.ttl > lease.MaxTTL {
-		return usagef("--ttl %v: want %v to %v", o.ttl, minRunTTL, time.Duration(lease.MaxTTL))
+		return usagef("--ttl %v: want %v to %v", o.ttl, minRunTTL, lease.MaxTTL)
 	}
 	o.margin = max(o.ttl/10, 500*time.Millisecond) // the session's own default, stated here because room follows from it
 	room := o.room()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,7 +57,9 @@ func TestRunStopAndContinue(t *testing.T) {
 		}
 		stopped(step.stop)
 	}
-	in.WriteString("word\n")
+	if _, err := in.WriteString("word\n"); err != nil {
+		t.Fatal(err)
+	}
 	if got, err := lines.ReadString('\n'); got != "word\n" {
 		t.Errorf("the command said %q, %v", got, err)
 	}
@@ -99,7 +102,7 @@ func (w *world) terminal() *terminal {
 	defer slave.Close()
 	tt := &terminal{t: w.t, master: master, news: make(chan struct{}, 1)}
 	tt.shell = exec.Command("bash", "--norc", "--noprofile", "--noediting", "-i")
-	tt.shell.Env = append(w.env, "T="+binary, "PS1=ready> ")
+	tt.shell.Env = append(slices.Clone(w.env), "T="+binary, "PS1=ready> ")
 	tt.shell.Dir = w.dir
 	tt.shell.Stdin, tt.shell.Stdout, tt.shell.Stderr = slave, slave, slave
 	tt.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -124,7 +124,7 @@ func holdWriter(path string) int {
 		return 1
 	}
 	fmt.Println("ready")
-	bufio.NewReader(os.Stdin).ReadString('\n')
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	err = s.Fenced(ctx, grants[0].Claim, func(context.Context, *sqlite.Tx) error {
 		continued := make(chan os.Signal, 1)
 		signal.Notify(continued, syscall.SIGCONT)
@@ -360,7 +360,11 @@ func TestRunFencedChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Shutdown(ctx)
+	defer func() {
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
 	g := w.gate("go")
 	p := w.start("run", "job", "--", "sh", "-c", "echo $TENURE_CLAIM; read x <"+g.path)
 	claim, err := fence.ParseClaim(p.line())

@@ -61,7 +61,7 @@ func (s status) write(file string) error {
 		err = os.Rename(temp.Name(), file)
 	}
 	if err != nil {
-		os.Remove(temp.Name())
+		_ = os.Remove(temp.Name())
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil

@@ -94,7 +94,7 @@ func startCommand(path string, argv []string, terminal bool) (pid int, err error
 	if terminal {
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err == nil {
-			defer tty.Close()
+			defer func() { _ = tty.Close() }()
 			attr.Foreground, attr.Ctty = true, int(tty.Fd())
 		}
 	}
@@ -165,6 +165,7 @@ func (g *guard) act() time.Duration {
 	var until time.Duration
 	g.plan, act, until = g.plan.Step(now, g.stop)
 	switch act {
+	case Wait:
 	case Term:
 		g.link.send(report{Op: opTerm})
 		g.signal(syscall.SIGTERM)

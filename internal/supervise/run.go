@@ -58,7 +58,7 @@ func Run(cfg Config) (Result, error) {
 	if err := s.startGuard(); err != nil {
 		return Result{}, &GuardError{Err: err}
 	}
-	defer s.link.file.Close()
+	defer s.link.end()
 	s.signals.all()
 	s.tty.hold()
 	defer s.tty.release()
@@ -96,13 +96,14 @@ func (s *supervisor) startGuard() error {
 	if err != nil {
 		return fmt.Errorf("making a socket pair: %w", err)
 	}
-	defer syscall.Close(fds[1])
+	own, theirs := newLink(fds[0], "guard"), os.NewFile(uintptr(fds[1]), "guard's end")
+	defer func() { _ = theirs.Close() }()
 	passed, err := passable(fds[1])
 	if err != nil {
-		syscall.Close(fds[0])
+		own.end()
 		return fmt.Errorf("duplicating a descriptor: %w", err)
 	}
-	defer syscall.Close(passed)
+	defer func() { _ = syscall.Close(passed) }()
 	argv := append(append([]string{}, s.cfg.Guard...), strconv.Itoa(passed), s.cfg.Path)
 	s.guard, err = os.StartProcess(s.cfg.Guard[0], append(argv, s.cfg.Args...), &os.ProcAttr{
 		Env:   s.cfg.Env,
@@ -110,10 +111,10 @@ func (s *supervisor) startGuard() error {
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
-		syscall.Close(fds[0])
+		own.end()
 		return err
 	}
-	s.link = newLink(fds[0], "guard")
+	s.link = own
 	return nil
 }
 
@@ -129,19 +130,22 @@ func (s *supervisor) started(reports <-chan report) error {
 		s.result.PID = r.PID
 		return nil
 	case opFailed:
-		s.guard.Wait()
+		s.guardEnded()
 		errno := syscall.Errno(r.Errno)
 		return &NotStartedError{Path: s.cfg.Path, Err: errno, Found: errno != syscall.ENOENT && errno != syscall.ENOTDIR}
 	case opLate:
-		s.guard.Wait()
+		s.guardEnded()
 		return ErrLate
 	}
 	// A guard without its supervisor's end of the socket kills what it may have started.
-	s.link.file.Close()
-	s.guard.Kill()
-	s.guard.Wait()
+	s.link.end()
+	_ = s.guard.Kill()
+	s.guardEnded()
 	return &GuardError{Err: errors.New("it did not report")}
 }
+
+// guardEnded reaps the guard. What it had to say it has reported, so its own exit status says nothing.
+func (s *supervisor) guardEnded() { _, _ = s.guard.Wait() }
 
 // supervise keeps the guard informed until it reports that nothing of the group is left.
 func (s *supervisor) supervise(reports <-chan report, tick time.Duration) {
@@ -156,7 +160,7 @@ func (s *supervisor) supervise(reports <-chan report, tick time.Duration) {
 				return
 			}
 			if r.Op == opOver {
-				s.guard.Wait()
+				s.guardEnded()
 				return
 			}
 			s.note(r)
@@ -221,7 +225,7 @@ func (r *Result) take(status syscall.WaitStatus) {
 // withoutGuard ends what a guard that was killed has left. The kernel has killed the command itself where it can.
 func (s *supervisor) withoutGuard() {
 	s.cfg.Say(GuardDied)
-	s.guard.Wait()
+	s.guardEnded()
 	s.result.Guard, s.result.Killed = true, true
 	if !s.exited {
 		s.result.take(syscall.WaitStatus(syscall.SIGKILL))

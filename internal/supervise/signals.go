@@ -69,12 +69,15 @@ func (s *Signals) relay() {
 			case s.out <- sig:
 			default:
 			}
-			switch sig {
-			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+			if ends(sig) {
 				s.cancel(&InterruptedError{Signal: sig})
 			}
 		case <-s.stop:
 			return
 		}
 	}
+}
+
+func ends(sig syscall.Signal) bool {
+	return sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGHUP || sig == syscall.SIGQUIT
 }

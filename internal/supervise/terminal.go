@@ -31,7 +31,7 @@ func openTerminal() *terminal {
 
 func (t *terminal) close() {
 	if t != nil {
-		t.file.Close()
+		_ = t.file.Close()
 	}
 }
 

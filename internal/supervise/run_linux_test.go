@@ -1,5 +1,3 @@
-//go:build unix
-
 package supervise
 
 import (
@@ -262,7 +260,7 @@ func TestRunLate(t *testing.T) {
 
 // TestRunLeftover: what the command leaves in its group is stopped before Run returns.
 func TestRunLeftover(t *testing.T) {
-	got := start(t, nil, "sh", "-c", `(trap '' TERM; while :; do sleep 60; done) & exit 5`).wait(t)
+	got := start(t, nil, "sh", "-c", `trap '' TERM; (while :; do sleep 60; done) & exit 5`).wait(t)
 	if got.Code != 5 || got.Stopped || !got.Left || !got.Killed {
 		t.Errorf("got %+v", got)
 	}
@@ -323,7 +321,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if _, err := io.Copy(io.Discard, lines); err != nil { // ends with the last process that holds the pipe
 		t.Fatal(err)
 	}
-	cmd.Wait()
+	_ = cmd.Wait()
 }
 
 // TestSupervisorStopped: a supervisor that is stopped renews nothing, and the guard keeps the time without it.
@@ -345,7 +343,7 @@ func TestSupervisorStopped(t *testing.T) {
 	if err != nil || !strings.Contains(string(rest), "Stopped:true Killed:true") {
 		t.Errorf("the supervisor reported %q, %v", rest, err)
 	}
-	cmd.Wait()
+	_ = cmd.Wait()
 }
 
 // TestGuardKilled: without its guard the command dies, and the supervisor kills the rest of the group.
@@ -360,7 +358,7 @@ func TestGuardKilled(t *testing.T) {
 		!strings.Contains(string(rest), "Remains:false") {
 		t.Errorf("the supervisor reported %q, %v", rest, err)
 	}
-	cmd.Wait()
+	_ = cmd.Wait()
 }
 
 // TestGuardStopped: a guard that is stopped itself is replaced by the supervisor at the deadline.
@@ -377,7 +375,7 @@ func TestGuardStopped(t *testing.T) {
 	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), "Code:137") {
 		t.Errorf("the supervisor reported %q, %v", rest, err)
 	}
-	cmd.Wait()
+	_ = cmd.Wait()
 }
 
 // awaitGone returns when no process has pid as its group.
