@@ -120,39 +120,37 @@ func raise(ctx context.Context, tx DBTX, resource string, claim fence.Claim) err
 	if err := checkResource(resource); err != nil {
 		return err
 	}
-	var own []byte
-	var issued int64
-	err := tx.QueryRowContext(ctx, `UPDATE tenure_mark SET token = ?1 WHERE resource = ?2 AND authority = ?3 AND name = ?4 AND token <= ?1
-		RETURNING (SELECT id FROM tenure_authority), (SELECT issued FROM tenure_authority)`,
-		int64(claim.Token), resource, claim.Authority[:], claim.Name).Scan(&own, &issued)
-	if errors.Is(err, sql.ErrNoRows) {
-		if err := firstEntry(ctx, tx, resource, claim); err != nil {
-			return err
-		}
-		err = tx.QueryRowContext(ctx, `SELECT id, issued FROM tenure_authority`).Scan(&own, &issued)
-	}
+	// It writes, also when the token is equal, and takes the file's only writer lock, also when it moves no row.
+	result, err := tx.ExecContext(ctx, `UPDATE tenure_mark SET token = ?1 WHERE resource = ?2 AND authority = ?3 AND name = ?4 AND token <= ?1
+		AND NOT EXISTS (SELECT 1 FROM tenure_authority WHERE id = ?3 AND issued < ?1)`,
+		int64(claim.Token), resource, claim.Authority[:], claim.Name)
 	if err != nil {
 		return fmt.Errorf("raising the mark of %q: %w", resource, err)
 	}
-	if fence.ID(own) == claim.Authority && int64(claim.Token) > issued {
-		return &fence.AheadError{Claim: claim, Issued: fence.Token(issued)}
+	if moved, err := result.RowsAffected(); err != nil || moved == 1 {
+		return err
 	}
-	return nil
+	return firstEntry(ctx, tx, resource, claim)
 }
 
-// firstEntry is for a claim that moved no mark: nothing has entered yet, or the claim is stale or foreign.
+// firstEntry is for a claim that moved no mark: nothing has entered yet, or the claim is stale, foreign or from the future.
 func firstEntry(ctx context.Context, tx DBTX, resource string, claim fence.Claim) error {
 	mark := fence.Mark{Resource: resource}
-	var authority []byte
-	err := tx.QueryRowContext(ctx, `SELECT authority, name, token FROM tenure_mark WHERE resource = ?
-		ORDER BY authority = ? AND name = ? DESC LIMIT 1`, resource, claim.Authority[:], claim.Name).
-		Scan(&authority, &mark.Name, &mark.Token)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	var authority, own []byte
+	var issued int64
+	err := tx.QueryRowContext(ctx, `SELECT a.id, a.issued, m.authority, coalesce(m.name, ''), coalesce(m.token, 0)
+		FROM tenure_authority a LEFT JOIN tenure_mark m ON m.resource = ?
+		ORDER BY m.authority = ? AND m.name = ? DESC LIMIT 1`, resource, claim.Authority[:], claim.Name).
+		Scan(&own, &issued, &authority, &mark.Name, &mark.Token)
+	if err != nil {
 		return fmt.Errorf("reading the mark of %q: %w", resource, err)
 	}
 	copy(mark.Authority[:], authority)
 	if _, err := fence.Enter(mark, claim); err != nil {
 		return err
+	}
+	if fence.ID(own) == claim.Authority && int64(claim.Token) > issued {
+		return &fence.AheadError{Claim: claim, Issued: fence.Token(issued)}
 	}
 	return affected(tx.ExecContext(ctx, `INSERT INTO tenure_mark (resource, authority, name, token) VALUES (?, ?, ?, ?)`,
 		resource, claim.Authority[:], claim.Name, int64(claim.Token)))

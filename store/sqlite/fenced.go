@@ -39,6 +39,9 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 }
 
 // QueryContext runs a query within the transaction's bound; ctx is looked at only before it starts.
+//
+// At the bound the driver interrupts the query as long as it looks for its first row, and ends it between two rows later.
+// A later row that takes long to find keeps the turn until it is found; with ORDER BY all work is done before the first.
 func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -135,6 +138,8 @@ func (s *Store) inTurn(ctx context.Context, claim fence.Claim, fn func(ctx conte
 	defer context.AfterFunc(ctx, f.rollback)()
 	if err = verify(ctx, tx, claim, s.kernel, s.bootID); err == nil {
 		err = fn(ctx, &Tx{ctx: ctx, tx: tx})
+	} else if resultCode(err) != 0 {
+		err = s.failed(op, claim.Acquisition, false, err)
 	}
 	if ctx.Err() != nil {
 		return &lease.UnavailableError{Op: op, Err: context.Cause(ctx)}

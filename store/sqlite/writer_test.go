@@ -57,7 +57,7 @@ func queueGate(t *testing.T, s *Store) *gate {
 }
 
 // waitQueued returns when n requests wait for the writer.
-func waitQueued(t *testing.T, s *Store, n int) {
+func waitQueued(t testing.TB, s *Store, n int) {
 	t.Helper()
 	wait(t, func() bool {
 		s.writer.mu.Lock()
@@ -67,7 +67,7 @@ func waitQueued(t *testing.T, s *Store, n int) {
 }
 
 // wait asks again and again until it is so.
-func wait(t *testing.T, so func() bool) {
+func wait(t testing.TB, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !so(); runtime.Gosched() {
 		if time.Now().After(deadline) {
