@@ -83,7 +83,11 @@ func (m Machine) String() string {
 
 // String is one line about how long it ran.
 func (s Settings) String() string {
-	text := fmt.Sprintf("%d rounds, %s s each measurement", s.Rounds, Format(s.Seconds))
+	rounds := "rounds"
+	if s.Rounds == 1 {
+		rounds = "round"
+	}
+	text := fmt.Sprintf("%d %s, %s s each measurement", s.Rounds, rounds, Format(s.Seconds))
 	if s.Quick {
 		text += "; QUICK: too short to mean anything"
 	}
