@@ -24,11 +24,12 @@ const (
 
 // job is what a child is told at its start. Each role uses some of it.
 type job struct {
-	Path   string
-	Names  []string
-	TTL    time.Duration
-	Count  int
-	Source string // a file to copy from
+	Path     string
+	Names    []string
+	TTL      time.Duration
+	Count    int
+	Claimers int
+	Source   string // a file to copy from
 }
 
 // stage is a child's view of its parent.

@@ -19,6 +19,9 @@ func roles() map[string]func(context.Context, *stage) error {
 		"worker":    playWorker,
 		"copy over": playCopyOver,
 		"opener":    playOpener,
+		"churn":     playChurn,
+		"claimers":  playClaimers,
+		"historian": playHistorian,
 	}
 	maps.Copy(all, systemRoles())
 	return all
@@ -31,7 +34,8 @@ func playOpener(ctx context.Context, st *stage) error {
 		st.say("refused %s %q", kindsOf(err), err.Error())
 		return nil
 	}
-	st.say("open")
+	st.say("open %s %s", s.Authority(), s.current)
+	st.await()
 	return s.Shutdown(ctx)
 }
 
@@ -96,6 +100,8 @@ func (a *actor) obey(ctx context.Context, order, name string) (string, error) {
 	case "take":
 		err := a.take(ctx, name)
 		return a.claims[name].Token.String(), err
+	case "claim":
+		return a.claims[name].String(), nil
 	case "drop":
 		return "", a.drop(ctx, name)
 	case "renew":

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -132,32 +133,50 @@ func TestWithdrawnRequestIsNotApplied(t *testing.T) {
 // contentsByQuery is everything that the authority keeps, as text.
 func contentsByQuery(t *testing.T, s *Store) string {
 	t.Helper()
+	text, err := dump(t.Context(), s.readDB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// dump reads everything that an authority keeps in one snapshot.
+func dump(ctx context.Context, db *sql.DB) (string, error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return "", err
+	}
+	defer tx.Rollback() //nolint:errcheck // it wrote nothing
 	var all strings.Builder
 	for _, table := range []string{"tenure_session", "tenure_lease", "tenure_ended", "tenure_ahead", "tenure_mark", "tenure_authority"} {
-		rows, err := s.readDB.QueryContext(t.Context(), `SELECT * FROM `+table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
-		values := make([]any, len(columns))
-		for rows.Next() {
-			row := make([]any, len(columns))
-			for i := range row {
-				row[i] = &values[i]
-			}
-			if err := rows.Scan(row...); err != nil {
-				t.Fatal(err)
-			}
-			fmt.Fprintln(&all, table, values)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			t.Fatal(err)
+		if err := dumpTable(ctx, tx, table, &all); err != nil {
+			return "", err
 		}
 	}
-	return all.String()
+	return all.String(), nil
+}
+
+func dumpTable(ctx context.Context, tx *sql.Tx, table string, to *strings.Builder) error {
+	rows, err := tx.QueryContext(ctx, `SELECT * FROM `+table)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, row := make([]any, len(columns)), make([]any, len(columns))
+	for i := range row {
+		row[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(row...); err != nil {
+			return err
+		}
+		fmt.Fprintln(to, table, values)
+	}
+	return rows.Err()
 }
 
 // A call whose context ends when the writer has taken it may be applied: the caller is told so, and repeating
