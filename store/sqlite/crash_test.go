@@ -214,15 +214,27 @@ func playHistorian(ctx context.Context, st *stage) error {
 	return nil
 }
 
-// The log is cut off at every sector, and sectors of it are lost: what opens is always the state after one of
-// the acknowledged steps, intact, and the later the cut, the later the state. All of it is there if nothing is cut.
-func TestLogCutAtEverySector(t *testing.T) {
-	t.Parallel()
-	const sector = 512
+// historyFile is the file as a killed process left it, and the states that were told on the way.
+type historyFile struct {
+	t         *testing.T
+	file, log string
+	step      map[string]int // state to the number of the step after which it was told
+	copied    string         // where copies are opened
+}
+
+func newHistoryFile(t *testing.T) *historyFile {
+	t.Helper()
 	path := newPath(t)
 	shutDown(t, openPath(t, path)) // the file itself holds the beginning, the log the whole history
+	h := &historyFile{t: t, copied: newPath(t), step: map[string]int{}}
+	db := plainDB(t, path, "")
+	beginning, err := dump(t.Context(), db)
+	db.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.step[beginning] = 0
 	historian := start(t, "historian", job{Path: path})
-	step := map[string]int{}
 	for {
 		line := historian.hear("")
 		if line == "ready" {
@@ -232,60 +244,73 @@ func TestLogCutAtEverySector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		step[text] = len(step) + 1
+		h.step[text] = len(h.step)
 	}
 	historian.kill()
-	file, log := contents(t, path), contents(t, path+"-wal")
-	beginning := ""
-	copied := newPath(t)
-	open := func(log string, whole bool) int {
-		t.Helper()
-		for name, content := range map[string]string{"": file, "-wal": log} {
-			if err := os.WriteFile(copied+name, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	h.file, h.log = contents(t, path), contents(t, path+"-wal")
+	return h
+}
+
+// open opens the file beside a log and returns the step whose state it shows.
+func (h *historyFile) open(log string) int {
+	h.t.Helper()
+	for name, content := range map[string]string{"": h.file, "-wal": log} {
+		if err := os.WriteFile(h.copied+name, []byte(content), 0o600); err != nil {
+			h.t.Fatal(err)
 		}
-		for _, suffix := range []string{"-shm", "-tenure"} {
-			if err := os.Remove(copied + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Fatal(err)
-			}
-		}
-		db := plainDB(t, copied, "")
-		text, err := dump(t.Context(), db)
-		db.Close()
-		if err != nil {
-			t.Fatalf("a log of %d bytes: %v", len(log), err)
-		}
-		if beginning == "" {
-			beginning = text // of the empty log, which comes first
-		}
-		at, known := step[text]
-		if !known && text != beginning {
-			t.Fatalf("a log of %d bytes shows a state that nobody was told:\n%s", len(log), text)
-		}
-		if whole {
-			s := openPath(t, copied)
-			join(t, s, time.Minute).take("after")
-			shutDown(t, s)
-			if got := plainValue(t, copied, `PRAGMA integrity_check`); got != "ok" {
-				t.Fatalf("a log of %d bytes: %s", len(log), got)
-			}
-		}
-		return at
 	}
+	for _, suffix := range []string{"-shm", "-tenure"} {
+		if err := os.Remove(h.copied + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			h.t.Fatal(err)
+		}
+	}
+	db := plainDB(h.t, h.copied, "")
+	defer db.Close()
+	text, err := dump(h.t.Context(), db)
+	if err != nil {
+		h.t.Fatalf("a log of %d bytes: %v", len(log), err)
+	}
+	at, known := h.step[text]
+	if !known {
+		h.t.Fatalf("a log of %d bytes shows a state that nobody was told:\n%s", len(log), text)
+	}
+	return at
+}
+
+// goesOn opens the copy as an authority, which grants, and looks whether the file is intact.
+func (h *historyFile) goesOn() {
+	h.t.Helper()
+	s := openPath(h.t, h.copied)
+	join(h.t, s, time.Minute).take("after")
+	shutDown(h.t, s)
+	if got := plainValue(h.t, h.copied, `PRAGMA integrity_check`); got != "ok" {
+		h.t.Fatal(got)
+	}
+}
+
+// The log is cut off at every sector, and sectors of it are lost: what opens is always the state after one of
+// the acknowledged steps, intact, and the later the cut, the later the state. All of it is there if nothing is cut.
+func TestLogCutAtEverySector(t *testing.T) {
+	t.Parallel()
+	const sector = 512
+	h := newHistoryFile(t)
 	last := 0
-	for cut := 0; cut < len(log); cut += sector {
-		at := open(log[:cut], cut%(16*sector) == 0)
+	for cut := 0; cut < len(h.log); cut += sector {
+		at := h.open(h.log[:cut])
 		if at < last {
 			t.Errorf("a log of %d bytes shows step %d, a shorter one step %d", cut, at, last)
 		}
 		last = at
+		if cut%(16*sector) == 0 {
+			h.goesOn()
+		}
 	}
-	if at := open(log, true); at != len(step) {
-		t.Errorf("the whole log shows step %d of %d", at, len(step))
+	if at := h.open(h.log); at != len(h.step)-1 {
+		t.Errorf("the whole log shows step %d of %d", at, len(h.step)-1)
 	}
-	for lost := 0; lost < len(log); lost += 7 * sector {
-		end := min(lost+sector, len(log))
-		open(log[:lost]+strings.Repeat("\x00", end-lost)+log[end:], false)
+	h.goesOn()
+	for lost := 0; lost < len(h.log); lost += 7 * sector {
+		end := min(lost+sector, len(h.log))
+		h.open(h.log[:lost] + strings.Repeat("\x00", end-lost) + h.log[end:])
 	}
 }

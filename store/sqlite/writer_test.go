@@ -334,29 +334,28 @@ func TestRenewalsStarveNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waited := make(chan int, 2)
-	go func() {
-		err := s.Fenced(t.Context(), claim, func(context.Context, *Tx) error { waited <- count(); return nil })
-		if err != nil {
-			t.Error(err)
-			waited <- 0
-		}
-	}()
-	waitQueued(t, s, 2*maxBatch+1)
-	go func() {
-		r := &request{op: "other", do: func(*batch) error { waited <- count(); return nil }}
-		if err := s.writer.do(t.Context(), r, false); err != nil {
-			t.Error(err)
-			waited <- 0
-		}
-	}()
-	waitQueued(t, s, 2*maxBatch+2)
-	g.open()
-	for _, who := range []string{"a fenced write", "a request"} {
-		if n := <-waited; n > 3 {
+	var waiting sync.WaitGroup
+	waitedFor := func(who string) {
+		if n := count(); n > 3 {
 			t.Errorf("%s waited for %d transactions full of renewals", who, n)
 		}
 	}
+	waiting.Go(func() {
+		err := s.Fenced(t.Context(), claim, func(context.Context, *Tx) error { waitedFor("a fenced write"); return nil })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	waitQueued(t, s, 2*maxBatch+1)
+	waiting.Go(func() {
+		r := &request{op: "other", do: func(*batch) error { waitedFor("a request"); return nil }}
+		if err := s.writer.do(t.Context(), r, false); err != nil {
+			t.Error(err)
+		}
+	})
+	waitQueued(t, s, 2*maxBatch+2)
+	g.open()
+	waiting.Wait()
 	mu.Lock()
 	over = true
 	mu.Unlock()
