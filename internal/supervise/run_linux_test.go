@@ -73,7 +73,7 @@ func config(out *os.File, argv ...string) Config {
 		Env:     append(os.Environ(), "GORACE=atexit_sleep_ms=0"), // else a guard built with it lingers for a second
 		Files:   [3]*os.File{nil, out, os.Stderr},
 		Grace:   100 * time.Millisecond,
-		Reserve: 50 * time.Millisecond,
+		Reserve: 300 * time.Millisecond,
 		Left:    func() time.Duration { return time.Hour },
 	}
 }
@@ -232,7 +232,7 @@ func TestRunStopsStopped(t *testing.T) {
 
 // TestRunDeadline: what outlives SIGTERM is gone before the last instant, grandchildren included.
 func TestRunDeadline(t *testing.T) {
-	left := remaining(time.Second)
+	left := remaining(2 * time.Second)
 	s := start(t, func(c *Config) { c.Left = left }, "sh", "-c", stubborn)
 	s.line(t)
 	got := s.wait(t)
@@ -255,6 +255,22 @@ func TestRunLate(t *testing.T) {
 	<-s.done
 	if !errors.Is(s.err, ErrLate) {
 		t.Errorf("got %v, want ErrLate", s.err)
+	}
+}
+
+// TestRunAwaitsTime: a command for which too little time is left is started after the next renewal.
+func TestRunAwaitsTime(t *testing.T) {
+	asked := 0
+	s := start(t, func(c *Config) {
+		c.Left = func() time.Duration {
+			if asked++; asked < 4 {
+				return c.Grace
+			}
+			return time.Hour
+		}
+	}, "sh", "-c", "exit 6")
+	if got := s.wait(t); got.Code != 6 {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -326,8 +342,8 @@ func TestSupervisorKilled(t *testing.T) {
 
 // TestSupervisorStopped: a supervisor that is stopped renews nothing, and the guard keeps the time without it.
 func TestSupervisorStopped(t *testing.T) {
-	left := remaining(1500 * time.Millisecond)
-	cmd, lines := helper(t, "1.5s")
+	left := remaining(3 * time.Second)
+	cmd, lines := helper(t, "3s")
 	command, _ := pids(t, lines)
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -361,9 +377,93 @@ func TestGuardKilled(t *testing.T) {
 	_ = cmd.Wait()
 }
 
+// TestGuardKilledAlone: the command dies with its guard even if the supervisor can do nothing about it.
+func TestGuardKilledAlone(t *testing.T) {
+	cmd, lines := helper(t, "1h")
+	command, guard := pids(t, lines)
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitZombie(t, command)
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), "Guard:true") {
+		t.Errorf("the supervisor reported %q, %v", rest, err)
+	}
+	_ = cmd.Wait()
+}
+
+// TestGuardDeaf: signals that end a process do not end the guard, whoever sends them to all of a program's processes.
+func TestGuardDeaf(t *testing.T) {
+	cmd, lines := helper(t, "1h")
+	command, guard := pids(t, lines)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		if err := syscall.Kill(guard, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(command, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), "Guard:false") || !strings.Contains(string(rest), "Left:true") {
+		t.Errorf("the supervisor reported %q, %v", rest, err)
+	}
+	_ = cmd.Wait()
+}
+
+// TestRunIgnoredSignal: what was ignored when the supervisor was started (nohup) stays ignored in it and in the command.
+func TestRunIgnoredSignal(t *testing.T) {
+	script := `trap '' HUP; exec "$0" supervisor 1h sh -c 'echo ready; kill -HUP $$; kill -HUP $PPID; read x; echo alive'`
+	cmd := exec.Command("sh", "-c", script, self())
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(lines); err != nil || !strings.HasPrefix(string(rest), "alive\n") || !strings.Contains(string(rest), "Code:0") {
+		t.Errorf("got %q, %v", rest, err)
+	}
+	_ = cmd.Wait()
+}
+
+// TestRunDescriptors: the command inherits what it would inherit without a supervisor, and nothing more.
+func TestRunDescriptors(t *testing.T) {
+	const list = "cd /proc/$$/fd; echo *"
+	direct, err := exec.Command("sh", "-c", list).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, nil, "sh", "-c", list)
+	if got, want := s.line(t), strings.TrimSpace(string(direct)); got != want {
+		t.Errorf("the command has descriptors %s, want %s", got, want)
+	}
+	s.wait(t)
+}
+
 // TestGuardStopped: a guard that is stopped itself is replaced by the supervisor at the deadline.
 func TestGuardStopped(t *testing.T) {
-	cmd, lines := helper(t, "1s")
+	cmd, lines := helper(t, "3s")
 	command, guard := pids(t, lines)
 	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
