@@ -126,7 +126,10 @@ func (a *actor) release(ctx context.Context, step model.Step) (played, error) {
 	case released.Already:
 		return played{outcome: model.Refused, told: "it was released before"}, nil
 	}
-	return played{outcome: model.Done, told: "released"}, a.store.Close(ctx, g.session)
+	if err := a.store.Close(ctx, g.session); err != nil && !errors.Is(err, lease.ErrEnded) {
+		return played{}, err
+	}
+	return played{outcome: model.Done, told: "released"}, nil
 }
 
 func (a *actor) grant(n int) (*grant, error) {

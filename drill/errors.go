@@ -24,7 +24,7 @@ var (
 // errLost is what a client sees of a connection that the drill cuts.
 var errLost = errors.New("the drill lost the reply")
 
-// errTooSlow: a step of the story came when its story second was over.
+// errTooSlow: in the story, a lease ran out although its holder was to do something yet.
 var errTooSlow = errors.New("too slow for this scale of time")
 
 // workerError is what a worker answered instead of doing what it was told.

@@ -46,7 +46,6 @@ type faultyStore struct {
 	mu     sync.Mutex
 	faults map[string]fault
 	times  map[string]int // how often yet; absent: for ever
-	lost   int            // replies
 	held   []func(context.Context) error
 	till   heldTill
 }

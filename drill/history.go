@@ -21,8 +21,9 @@ func (r *resource) history(ctx context.Context) (model.History, error) {
 		return h, err
 	}
 	defer tx.Rollback()
-	return h, errors.Join(
+	err = errors.Join(
 		r.readContent(ctx, tx, &h), r.readLog(ctx, tx, &h), r.readAnswers(ctx, tx, &h), r.readEvents(ctx, tx, &h))
+	return h, err
 }
 
 // each scans the rows of a query one by one.

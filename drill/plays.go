@@ -29,7 +29,12 @@ func (r *round) open(ctx context.Context, name, owner string) (*process, error) 
 	if err != nil {
 		return nil, err
 	}
-	return p, steps(ctx, p, command{Op: opSession, Owner: owner, TTL: millis(r.c.sc.ttl), Margin: millis(r.c.sc.margin)})
+	return p, steps(ctx, p, r.session(owner))
+}
+
+// session is the order to start a session of the scenario's.
+func (r *round) session(owner string) command {
+	return command{Op: opSession, Owner: owner, TTL: millis(r.c.sc.ttl), Margin: millis(r.c.sc.margin)}
 }
 
 func owner(name string) string { return "drill-" + name }
@@ -59,7 +64,8 @@ func leave(ctx context.Context, p *process) error {
 }
 
 // late has p send its late write.
-func late(ctx context.Context, p *process) error {
+func (r *round) late(ctx context.Context, p *process) error {
+	r.sent = true
 	return steps(ctx, p, command{Op: opWrite, Element: "a-late", Late: true})
 }
 
@@ -77,7 +83,8 @@ func (r *round) stopped(ctx context.Context, p *process, c command) (<-chan repl
 }
 
 // continued lets p go on and waits for the answer to its late write.
-func continued(ctx context.Context, p *process, answer <-chan reply) error {
+func (r *round) continued(ctx context.Context, p *process, answer <-chan reply) error {
+	r.sent = true
 	if err := resume(p.cmd.Process.Pid); err != nil {
 		return p.gone("continuing", err)
 	}
@@ -101,7 +108,7 @@ func playPause(ctx context.Context, r *round) error {
 	if err := r.succeed(ctx, b, "b-1"); err != nil {
 		return err
 	}
-	return errors.Join(continued(ctx, a, answer), r.saw(ctx, a, model.HeldTill), leave(ctx, b))
+	return errors.Join(r.continued(ctx, a, answer), r.saw(ctx, a, model.HeldTill), leave(ctx, b))
 }
 
 func playShortTTL(ctx context.Context, r *round) error {
@@ -129,13 +136,14 @@ func playShortTTL(ctx context.Context, r *round) error {
 		return err
 	}
 	for i, p := range []*process{a, b} {
-		err := errors.Join(continued(ctx, p, answers[i]), r.saw(ctx, p, model.HeldTill))
-		if err != nil {
+		if err := errors.Join(r.continued(ctx, p, answers[i]), r.saw(ctx, p, model.HeldTill)); err != nil {
 			return err
 		}
 		// It has learnt that it was late, and does the work again, under a session and a lease of its own.
-		again := command{Op: opSession, Owner: owner(p.name), TTL: millis(r.c.sc.ttl), Margin: millis(r.c.sc.margin)}
-		if err := errors.Join(steps(ctx, p, again), r.succeed(ctx, p, p.name+"-again"), leave(ctx, p)); err != nil {
+		if err := steps(ctx, p, r.session(owner(p.name))); err != nil {
+			return err
+		}
+		if err := errors.Join(r.succeed(ctx, p, p.name+"-again"), leave(ctx, p)); err != nil {
 			return err
 		}
 	}
@@ -153,7 +161,7 @@ func playLostRenewal(ctx context.Context, r *round) error {
 		return err
 	}
 	f := faultLoseReply
-	if r.n%2 == 0 {
+	if r.turn%2 == 0 {
 		f = faultSilence
 	}
 	if err := steps(ctx, a, command{Op: opFault, Call: callRenew, Fault: f}); err != nil {
@@ -168,7 +176,7 @@ func playSilentRenewal(ctx context.Context, r *round) error {
 		return err
 	}
 	f := faultHang
-	if r.n%2 == 0 {
+	if r.turn%2 == 0 {
 		f = faultPanic
 	}
 	if err := steps(ctx, a, command{Op: opFault, Call: callRenew, Fault: f}); err != nil {
@@ -196,11 +204,11 @@ func (r *round) cutOff(ctx context.Context, a *process) error {
 	if _, err := a.await(ctx, opEnded, noticed); err != nil {
 		return err
 	}
-	return errors.Join(late(ctx, a), r.saw(ctx, a, model.HeldTill), leave(ctx, b))
+	return errors.Join(r.late(ctx, a), r.saw(ctx, a, model.HeldTill), leave(ctx, b))
 }
 
 func playMissingRelease(ctx context.Context, r *round) error {
-	goes := r.n%2 == 1
+	goes := r.turn%2 == 1
 	maxHold := r.c.sc.ttl
 	if goes {
 		maxHold = 0
@@ -220,7 +228,10 @@ func playMissingRelease(ctx context.Context, r *round) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.succeed(ctx, b, "b-1"), late(ctx, sender), r.saw(ctx, a, model.HeldTill), leave(ctx, b))
+	if err := r.succeed(ctx, b, "b-1"); err != nil {
+		return err
+	}
+	return errors.Join(r.late(ctx, sender), r.saw(ctx, a, model.HeldTill), leave(ctx, b))
 }
 
 // heir starts a process to which a hands its claim and what it has read, as to a child that outlives it. It writes in a's name.
@@ -241,15 +252,26 @@ func playDelayedRelease(ctx context.Context, r *round) error {
 	if err != nil {
 		return err
 	}
-	// Its release is held back on the way, and so is everything else.
+	if err := r.releaseUnheard(ctx, a); err != nil {
+		return err
+	}
+	return r.overtaken(ctx, a, owner("b"), model.HeldTill)
+}
+
+// releaseUnheard cuts a off, and has it release: the release is held back on the way, renewals get nowhere.
+func (r *round) releaseUnheard(ctx context.Context, a *process) error {
 	if err := steps(ctx, a, command{Op: opCheck}, command{Op: opFault, Call: callRenew, Fault: faultLoseRequest},
 		command{Op: opFault, Call: callRelease, Fault: faultHold}); err != nil {
 		return err
 	}
-	if _, err := a.call(ctx, command{Op: opRelease}); !errors.Is(err, lease.ErrUnknown) {
-		return fmt.Errorf("%w: a release without an answer was told as %v", ErrProcess, err)
+	_, err := a.call(ctx, command{Op: opRelease})
+	switch {
+	case errors.Is(err, lease.ErrUnknown):
+		return nil
+	case err == nil:
+		return fmt.Errorf("%w: a release that nobody answered was told as done", ErrProcess)
 	}
-	return r.overtaken(ctx, a, owner("b"), "b", model.HeldTill)
+	return err
 }
 
 func playDuplicateRelease(ctx context.Context, r *round) error {
@@ -260,7 +282,7 @@ func playDuplicateRelease(ctx context.Context, r *round) error {
 	if err := steps(ctx, a, command{Op: opCheck}, command{Op: opFault, Call: callRelease, Fault: faultDuplicate}, command{Op: opRelease}); err != nil {
 		return err
 	}
-	return r.overtaken(ctx, a, owner("b"), "b", "")
+	return r.overtaken(ctx, a, owner("b"), "")
 }
 
 func playReusedOwner(ctx context.Context, r *round) error {
@@ -269,19 +291,15 @@ func playReusedOwner(ctx context.Context, r *round) error {
 	if err != nil {
 		return err
 	}
-	if err := steps(ctx, a, command{Op: opCheck}, command{Op: opFault, Call: callRenew, Fault: faultLoseRequest},
-		command{Op: opFault, Call: callRelease, Fault: faultHold}); err != nil {
+	if err := r.releaseUnheard(ctx, a); err != nil {
 		return err
 	}
-	if _, err := a.call(ctx, command{Op: opRelease}); !errors.Is(err, lease.ErrUnknown) {
-		return fmt.Errorf("%w: a release without an answer was told as %v", ErrProcess, err)
-	}
-	return r.overtaken(ctx, a, label, "b", model.HeldTill)
+	return r.overtaken(ctx, a, label, model.HeldTill)
 }
 
 // overtaken lets a successor write, delivers the release that a sent, and shows that it freed nothing: a third owner
 // is refused, and the successor's next write is accepted. Then a writes late. was is the event that a's holding ended with.
-func (r *round) overtaken(ctx context.Context, a *process, ownerB, prefix string, was model.What) error {
+func (r *round) overtaken(ctx context.Context, a *process, ownerB string, was model.What) error {
 	b, err := r.open(ctx, "B", ownerB)
 	if err != nil {
 		return err
@@ -290,7 +308,7 @@ func (r *round) overtaken(ctx context.Context, a *process, ownerB, prefix string
 	if err != nil {
 		return err
 	}
-	if err := r.succeed(ctx, b, prefix+"-1"); err != nil {
+	if err := r.succeed(ctx, b, "b-1"); err != nil {
 		return err
 	}
 	if err := steps(ctx, a, command{Op: opDeliver}); err != nil {
@@ -299,10 +317,10 @@ func (r *round) overtaken(ctx context.Context, a *process, ownerB, prefix string
 	if err := r.intrude(ctx, c); err != nil {
 		return err
 	}
-	if err := steps(ctx, b, command{Op: opRead}, command{Op: opWrite, Element: prefix + "-2"}); err != nil {
+	if err := steps(ctx, b, command{Op: opRead}, command{Op: opWrite, Element: "b-2"}); err != nil {
 		return err
 	}
-	err = late(ctx, a)
+	err = r.late(ctx, a)
 	if was != "" {
 		err = errors.Join(err, r.saw(ctx, a, was))
 	}
@@ -350,7 +368,7 @@ func playCancel(ctx context.Context, r *round) error {
 	if err := steps(ctx, b, command{Op: opRead}, command{Op: opWrite, Element: "b-1"}); err != nil {
 		return err
 	}
-	return errors.Join(late(ctx, a), leave(ctx, b))
+	return errors.Join(r.late(ctx, a), leave(ctx, b))
 }
 
 func playKill(ctx context.Context, r *round) error {
@@ -387,5 +405,5 @@ func playKill(ctx context.Context, r *round) error {
 	if err := steps(ctx, b, command{Op: opRead}, command{Op: opWrite, Element: "b-1"}); err != nil {
 		return err
 	}
-	return errors.Join(late(ctx, heir), leave(ctx, b))
+	return errors.Join(r.late(ctx, heir), leave(ctx, b))
 }

@@ -184,7 +184,7 @@ func (p *process) killOnce() {
 	_ = p.in.Close()
 	var exit *exec.ExitError
 	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		p.says.Write([]byte(err.Error()))
+		_, _ = p.says.Write([]byte(err.Error())) // it keeps all it can
 	}
 }
 

@@ -25,6 +25,7 @@ type Report struct {
 	OK              bool   `json:"ok"`
 
 	InvalidRounds        []int           `json:"invalid_rounds"`
+	ReplayedRounds       int             `json:"replayed_rounds"` // begun again, because this machine was too slow for their TTL
 	RefusedBeforeSending int             `json:"refused_before_sending"`
 	Reclaims             int             `json:"reclaims"`
 	Handover             *model.Handover `json:"handover,omitempty"`
@@ -124,6 +125,9 @@ func (r Report) writeRest(t io.Writer) {
 		if h.WithinMS > 0 {
 			fmt.Fprintf(t, "  within %d ms\t%d of %d rounds\n  before the expiry\t%d of %d rounds\n", h.WithinMS, h.Within, h.Rounds, h.Early, h.Rounds)
 		}
+	}
+	if r.ReplayedRounds > 0 {
+		fmt.Fprintf(t, "rounds that were begun again, this machine being too slow\t%d\n", r.ReplayedRounds)
 	}
 	if len(r.InvalidRounds) > 0 {
 		fmt.Fprintf(t, "invalid rounds (a late write was not sent)\t%s\n", strings.Trim(fmt.Sprint(r.InvalidRounds), "[]"))

@@ -239,5 +239,6 @@ func (r *resource) read(ctx context.Context, round int) ([]string, error) {
 		return nil, err
 	}
 	var content []string
-	return content, json.Unmarshal([]byte(text), &content)
+	err = json.Unmarshal([]byte(text), &content)
+	return content, err
 }

@@ -98,6 +98,8 @@ type conductor struct {
 
 	mu       sync.Mutex
 	failures []error // of rounds that could not be played
+	void     []int   // rounds that do not count
+	extra    int     // attempts beyond the first
 	ended    int     // rounds
 }
 
@@ -113,12 +115,14 @@ func conduct(ctx context.Context, o Options, sc Scenario) (r Report, err error) 
 		return r, nil
 	}
 	demand := sc.demand
-	demand.Rounds, demand.Fenced = o.Rounds, !o.Unfenced
+	demand.Rounds, demand.Fenced, demand.Void = o.Rounds, !o.Unfenced, c.void
 	if o.ThroughAPI {
 		demand.Unsent = 1
 	}
 	verdict, err := askJudge(ctx, o.Self, question{Path: o.Path, Run: c.run, Demand: demand})
-	return reportOf(verdict, c.failures), err
+	r = reportOf(verdict, c.failures)
+	r.ReplayedRounds = len(c.void)
+	return r, err
 }
 
 const (
@@ -178,12 +182,26 @@ func (c *conductor) playAll(ctx context.Context) {
 	}
 }
 
+// maxAttempts is how often a round is begun that this machine was too slow for.
+const maxAttempts = 3
+
+// playOne plays round n. If a worker loses its lease by being slow, before any late write was sent, that says something
+// of this machine: the round is void, and is played again. The judge makes sure that nothing was refused in it.
 func (c *conductor) playOne(ctx context.Context, n int) {
 	ctx, cancel := context.WithTimeout(ctx, roundBound)
 	defer cancel()
-	r := &round{c: c, n: n, name: fmt.Sprintf("tenure-drill/%s/%d", c.run, n)}
-	err := c.sc.play(ctx, r)
-	r.end()
+	var err error
+	for attempt := 1; ; attempt++ {
+		r := c.newRound(n, attempt)
+		err = c.sc.play(ctx, r)
+		r.end()
+		if err == nil || attempt == maxAttempts || r.sent || ctx.Err() != nil || !errors.Is(err, lease.ErrEnded) {
+			break
+		}
+		c.mu.Lock()
+		c.void = append(c.void, r.n)
+		c.mu.Unlock()
+	}
 	if err != nil {
 		err = fmt.Errorf("round %d: %w", n, err)
 	}
@@ -201,6 +219,18 @@ func (c *conductor) playOne(ctx context.Context, n int) {
 		word = "failed: " + err.Error()
 	}
 	fmt.Fprintf(c.o.Progress, "drill %s: round %d %s (%d of %d)\n", c.sc.Name, n, word, c.ended, c.o.Rounds)
+}
+
+// newRound gives each attempt at a round a number of its own: n, or one above all rounds.
+func (c *conductor) newRound(n, attempt int) *round {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := n
+	if attempt > 1 {
+		c.extra++
+		id = c.o.Rounds + c.extra
+	}
+	return &round{c: c, n: id, turn: n, name: fmt.Sprintf("tenure-drill/%s/%d", c.run, id)}
 }
 
 // probe makes sure that the file can be written: a worker that was stopped inside a write would stop everybody.
@@ -226,9 +256,11 @@ func (c *conductor) guard() guard {
 // round is one round on its way.
 type round struct {
 	c     *conductor
-	n     int
+	n     int    // of the attempt, as the resource knows it
+	turn  int    // of the round, from 1
 	name  string // that is leased
 	procs []*process
+	sent  bool // a late write
 }
 
 // spawn starts a worker.

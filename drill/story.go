@@ -23,8 +23,11 @@ type stage struct {
 	// reach waits until the story's time has come; stepBack tries to set the clock back and says what came of it.
 	reach    func(ctx context.Context, step model.Step) error
 	stepBack func(to int) string
-	late     func(step model.Step) bool // the step came when its story second was over
-	exact    bool                       // the clock stands still between the steps
+	now      func() time.Duration // that reach goes by
+	unit     time.Duration        // of a story second
+	exact    bool                 // the clock stands still between the steps
+
+	till time.Duration // the holder has at least until then; 0: nobody holds
 }
 
 // play plays the whole story and returns a line for each step. It returns an error matching errTooSlow if this machine was,
@@ -40,6 +43,7 @@ func (s *stage) play(ctx context.Context) ([]StoryStep, error) {
 		if err != nil {
 			return lines, err
 		}
+		sent := s.now()
 		p, err := s.carryOut(ctx, step, claims[step.Grant])
 		if err != nil {
 			return lines, fmt.Errorf("t=%d: %s: %w", step.At, step.Says, err)
@@ -48,7 +52,7 @@ func (s *stage) play(ctx context.Context) ([]StoryStep, error) {
 		if err != nil {
 			return lines, err
 		}
-		if s.late(step) {
+		if s.outlived(step, p, sent) {
 			return lines, fmt.Errorf("t=%d: %s: %w", step.At, step.Says, errTooSlow)
 		}
 		line := StoryStep{Round: s.round, At: step.At, Says: step.Says, Told: p.told, Pass: p.outcome == step.Want}
@@ -65,6 +69,25 @@ func (s *stage) play(ctx context.Context) ([]StoryStep, error) {
 		lines = append(lines, line)
 	}
 	return lines, nil
+}
+
+// outlived keeps account of the holder's time, and reports whether it ran out before the step was over although the story
+// has it go on.
+func (s *stage) outlived(step model.Step, p played, sent time.Duration) bool {
+	if step.Over {
+		s.till = 0
+	}
+	late := s.till > 0 && s.now() >= s.till
+	if p.outcome == model.Done {
+		switch step.Do {
+		case model.DoAcquire, model.DoRenew:
+			s.till = sent + model.StoryTTL*s.unit
+		case model.DoRelease:
+			s.till = 0
+		default:
+		}
+	}
+	return late
 }
 
 func (s *stage) carryOut(ctx context.Context, step model.Step, foreign fence.Claim) (played, error) {
@@ -163,7 +186,7 @@ func memoryStage(res *shelf, round int, fenced bool) *stage {
 		now = time.Duration(to) * time.Second
 	}
 	store := memory.New(memory.Options{Clock: clock})
-	s := &stage{round: round, name: "story", store: store, exact: true}
+	s := &stage{round: round, name: "story", store: store, now: clock, unit: time.Second, exact: true}
 	actors := map[string]*actor{}
 	for _, who := range []string{"A", "B", "C"} {
 		actors[who] = &actor{who: who, store: store, unit: time.Second, name: s.name, grants: map[int]*grant{},
@@ -183,6 +206,5 @@ func memoryStage(res *shelf, round int, fenced bool) *stage {
 		set(to)
 		return fmt.Sprintf("the clock was set to %d, and the authority's time stood still", to)
 	}
-	s.late = func(model.Step) bool { return false }
 	return s
 }

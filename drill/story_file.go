@@ -65,6 +65,7 @@ func storyAtScale(ctx context.Context, o Options, sc Scenario, unit time.Duratio
 
 // story plays the story with three processes.
 func (r *round) story(ctx context.Context, unit time.Duration) ([]StoryStep, error) {
+	r.sent = true // if a step goes wrong, that is no reason to try once more
 	procs := map[string]*process{}
 	for _, who := range []string{"A", "B", "C"} {
 		p, err := r.spawn(who)
@@ -78,7 +79,7 @@ func (r *round) story(ctx context.Context, unit time.Duration) ([]StoryStep, err
 	}
 	began := r.c.now()
 	since := func() time.Duration { return r.c.now() - began }
-	s := &stage{round: r.n, name: r.name, store: r.c.store}
+	s := &stage{round: r.n, name: r.name, store: r.c.store, now: since, unit: unit}
 	s.act = func(ctx context.Context, step model.Step, foreign fence.Claim) (played, error) {
 		c := command{Op: opStory, Name: r.name, TTL: millis(unit), Step: &step}
 		if foreign.Token > 0 {
@@ -107,8 +108,6 @@ func (r *round) story(ctx context.Context, unit time.Duration) ([]StoryStep, err
 	s.stepBack = func(int) string {
 		return "the authority's clock is the kernel's and counts from boot: nothing sets it back"
 	}
-	// Whatever is still to come in this second has a margin to the next expiry.
-	s.late = func(step model.Step) bool { return since() > time.Duration(step.At)*unit+unit*3/4 }
 	return s.play(ctx)
 }
 

@@ -42,6 +42,8 @@ type worker struct {
 	allow check                         // what the resource checks before a write; nil: nothing
 	late  func(ctx context.Context, c command) (*model.Answer, error)
 	stop  func(ctx context.Context) error
+	clock func() time.Duration            // that the session believes; nil: its own choice
+	quit  func(ctx context.Context) error // cancels the work
 }
 
 // runWorker is Worker with a chance to break it first.
@@ -52,12 +54,13 @@ func runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer, change fu
 		return fmt.Errorf("%w: reading its setup: %w", ErrProcess, err)
 	}
 	w.late = w.writeLate
+	w.quit = func(context.Context) error { w.work.cancel(); return nil }
 	w.net = &faultyStore{faults: map[string]fault{}, times: map[string]int{},
 		told: func(till heldTill) error { return w.out.send(reply{Held: &till}) }}
+	defer w.close(ctx)
 	if err := w.open(ctx, change); err != nil {
 		return err
 	}
-	defer w.close(ctx)
 	for {
 		var c command
 		if err := receive(in, &c); err != nil {
@@ -113,8 +116,12 @@ func (w *worker) openStore(ctx context.Context) error {
 func (w *worker) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = w.store.Shutdown(ctx)
-	_ = w.res.close()
+	if w.store != nil {
+		_ = w.store.Shutdown(ctx)
+	}
+	if w.res != nil {
+		_ = w.res.close()
+	}
 }
 
 // do carries out one order.
@@ -150,8 +157,7 @@ func (w *worker) do(ctx context.Context, c command) (reply, error) {
 	case opDo:
 		return w.begin(ctx, c)
 	case opCancel:
-		w.work.cancel()
-		return reply{}, nil
+		return reply{}, w.quit(ctx)
 	case opFinish:
 		return w.finish(ctx)
 	case opStory:
@@ -171,7 +177,7 @@ func told(err error) reply {
 func (w *worker) start(ctx context.Context, c command) error {
 	var err error
 	w.owner = c.Owner
-	w.session, err = lease.Start(ctx, w.net, lease.Options{Owner: c.Owner, TTL: ofMillis(c.TTL), Margin: ofMillis(c.Margin)})
+	w.session, err = lease.Start(ctx, w.net, lease.Options{Owner: c.Owner, TTL: ofMillis(c.TTL), Margin: ofMillis(c.Margin), Clock: w.clock})
 	return err
 }
 

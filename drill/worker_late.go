@@ -19,7 +19,7 @@ func (w *worker) strict(ctx context.Context, tx *sql.Tx, claim fence.Claim) erro
 
 // sameOwner is what passes for a check where labels are taken for proof: whoever holds it now has the same name as I.
 func (w *worker) sameOwner(ctx context.Context, _ *sql.Tx, claim fence.Claim) error {
-	info, err := w.net.Store.Get(ctx, claim.Name)
+	info, err := w.net.Get(ctx, claim.Name)
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 	if f.rounds < 1 {
 		return usagef("want 1 to %d rounds, got %d", drill.MaxRounds, f.rounds)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second Ctrl-C ends the clean-up too
 	o := drill.Options{Scenario: s.Name, Rounds: f.rounds, Unfenced: f.unfenced, ThroughAPI: f.throughAPI}

@@ -32,19 +32,21 @@ func judgeEvents(v *Verdict, h History, d Demand, round int) {
 	noticed := false
 	for _, e := range h.Events {
 		next, ok := successor(h.Events, e.Token)
-		if !ok || e.What == Granted {
+		if !ok {
 			continue
 		}
-		did := "held it"
+		did := ""
 		switch e.What {
+		case Granted:
 		case HeldTill:
 			v.Reclaims++
+			did = "held it"
 		case Worked:
 			did = "worked under it"
 		case Believed:
 			noticed, did = true, "believed to hold"
 		}
-		if next.At < e.At {
+		if did != "" && next.At < e.At {
 			v.problem("round %d: token %d was granted while the owner of token %d still %s, for %v more",
 				round, next.Token, e.Token, did, e.At-next.At)
 		}
@@ -69,7 +71,10 @@ func successor(events []Event, token fence.Token) (Event, bool) {
 func judgeHandover(v *Verdict, h History, d Demand) *Handover {
 	stats := &Handover{WithinMS: d.Handover.Milliseconds()}
 	var late []time.Duration
-	for round := 1; round <= d.Rounds; round++ {
+	for round := 1; round <= d.last(); round++ {
+		if slices.Contains(d.Void, round) {
+			continue
+		}
 		took, ok := handover(h.of(round))
 		if !ok {
 			if d.Handover > 0 {

@@ -10,7 +10,8 @@ import (
 
 // Demand is what a drill promised to show.
 type Demand struct {
-	Rounds   int           `json:"rounds"`   // numbered from 1
+	Rounds   int           `json:"rounds"`   // that count
+	Void     []int         `json:"void"`     // numbers of rounds that do not: they were begun and given up before anything was late
 	Fenced   bool          `json:"fenced"`   // whether the resource was to check
 	Late     int           `json:"late"`     // late writes that each round must have sent to the resource
 	Unsent   int           `json:"unsent"`   // late writes that the client of each round must have refused to send
@@ -52,10 +53,14 @@ func Judge(h History, d Demand) Verdict {
 	if d.Rounds < 1 {
 		v.problem("no round was demanded")
 	}
-	for round := 1; round <= d.Rounds; round++ {
+	for round := 1; round <= d.last(); round++ {
+		if slices.Contains(d.Void, round) {
+			judgeVoid(&v, h.of(round), round)
+			continue
+		}
 		judgeRound(&v, h.of(round), d, round)
 	}
-	if stray := h.outside(d.Rounds); stray > 0 {
+	if stray := h.outside(d.last()); stray > 0 {
 		v.problem("%d entries are of no round", stray)
 	}
 	v.Handover = judgeHandover(&v, h, d)
@@ -67,6 +72,25 @@ func Judge(h History, d Demand) Verdict {
 		v.OK = v.OK && v.AcceptedStale == v.LateSent && v.RefusedStale == 0 && v.LostUpdates >= d.Rounds
 	}
 	return v
+}
+
+// last is the highest number of a round. Rounds are numbered from 1, those that do not count included.
+func (d Demand) last() int { return d.Rounds + len(d.Void) }
+
+// judgeVoid makes sure that a round which is not to count has nothing in it that would have counted.
+func judgeVoid(v *Verdict, h History, round int) {
+	var highest fence.Token
+	for _, w := range h.Writes {
+		if w.Token < highest {
+			v.problem("round %d was given up, and a stale write was accepted in it", round)
+		}
+		highest = max(highest, w.Token)
+	}
+	for _, a := range h.Answers {
+		if a.Late || !a.Accepted {
+			v.problem("round %d was given up, and %q had been answered in it", round, a.Element)
+		}
+	}
 }
 
 // of is the history of one round.

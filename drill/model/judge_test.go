@@ -116,6 +116,12 @@ func breaches() []breach {
 			h.Writes[i].Content, h.Content[2] = []string{"b-1"}, []string{"b-1"}
 		}, "", func(v Verdict) bool { return v.LostUpdates == 1 }},
 		{"the value changes apart from the log", func(h *History) { h.Content[2] = []string{"a-1", "b-1", "x"} }, "is read", nil},
+	}
+}
+
+// recordBreaches are those in which what was told, logged and granted does not fit together.
+func recordBreaches() []breach {
+	return []breach{
 		{"a write was never answered", func(h *History) {
 			h.Answers = slices.DeleteFunc(h.Answers, func(a Answer) bool { return a.Round == 2 && a.Writer == "B" })
 		}, "nobody was told", nil},
@@ -164,7 +170,7 @@ func breaches() []breach {
 }
 
 func TestJudgeOnBrokenHistories(t *testing.T) {
-	for _, b := range breaches() {
+	for _, b := range append(breaches(), recordBreaches()...) {
 		t.Run(b.name, func(t *testing.T) {
 			h := sound(3, true)
 			b.spoil(&h)
@@ -212,6 +218,38 @@ func TestUnsentIsDemandedApart(t *testing.T) {
 	}
 	if v := Judge(h, d); !v.OK || v.RefusedBeforeSending != 2 || v.LateSent != 2 {
 		t.Errorf("%+v", v)
+	}
+}
+
+func TestVoidRoundsDoNotCount(t *testing.T) {
+	given := func() (History, Demand) { // round 2 of 3 was given up after the holder's first write
+		h := sound(3, true)
+		keep := func(writer, element string) bool { return writer == "A" && element == "a-1" }
+		h.Writes = slices.DeleteFunc(h.Writes, func(w Write) bool { return w.Round == 2 && !keep(w.Writer, w.Element) })
+		h.Answers = slices.DeleteFunc(h.Answers, func(a Answer) bool { return a.Round == 2 && !keep(a.Writer, a.Element) })
+		h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Round == 2 })
+		h.Content[2] = []string{"a-1"}
+		d := demand(2, true)
+		d.Void = []int{2}
+		return h, d
+	}
+	h, d := given()
+	if v := Judge(h, d); !v.OK || v.LateSent != 2 {
+		t.Errorf("%+v", v)
+	}
+	d.Void = nil
+	if v := Judge(h, d); v.OK {
+		t.Errorf("a round that stopped half-way counts: %+v", v)
+	}
+	h, d = given()
+	h.Answers = append(h.Answers, Answer{Round: 2, Writer: "A", Element: "a-2", Token: 3, Late: true})
+	if v := Judge(h, d); v.OK {
+		t.Errorf("a round with a late write was given up: %+v", v)
+	}
+	h, d = given()
+	h.Writes = append(h.Writes, Write{Round: 2, Writer: "B", Element: "b-1", Token: 2, Content: []string{"b-1"}})
+	if v := Judge(h, d); v.OK {
+		t.Errorf("a round with a stale write was given up: %+v", v)
 	}
 }
 

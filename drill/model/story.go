@@ -30,6 +30,19 @@ const (
 	Rejected         // it makes no sense; nothing is changed
 )
 
+// String is the outcome in words.
+func (o Outcome) String() string {
+	switch o {
+	case Done:
+		return "done"
+	case Refused:
+		return "refused"
+	case Rejected:
+		return "rejected as invalid"
+	}
+	return fmt.Sprintf("Outcome(%d)", int(o))
+}
+
 // Step is one line of the story.
 type Step struct {
 	At    int // story seconds since the beginning
@@ -91,7 +104,7 @@ func Play(s *Seed, steps []Step) ([]fence.Token, error) {
 		token, read, err := play(s, step, tokens)
 		switch {
 		case outcome(err) != step.Want:
-			return nil, fmt.Errorf("step %q: got %v", step.Says, err)
+			return nil, fmt.Errorf("step %q: it is %s, not %s", step.Says, outcome(err), step.Want)
 		case step.Want != Done && *s != before:
 			return nil, fmt.Errorf("step %q changed something", step.Says)
 		case step.Do == DoRead && read != step.Value:

@@ -1,0 +1,149 @@
+//go:build unix
+
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/drill"
+)
+
+// drillReport runs a drill and reads its last line.
+func drillReport(t *testing.T, w *world, args ...string) (ended, drill.Report) {
+	t.Helper()
+	got := w.do(append([]string{"drill"}, args...)...)
+	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	var r drill.Report
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
+		t.Fatalf("exit %d, last line %q: %v\n%s", got.code, lines[len(lines)-1], err, got.stderr)
+	}
+	return got, r
+}
+
+// TestDrillPauseBothWays is the demonstration: the same late writes, accepted and refused.
+func TestDrillPauseBothWays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got, r := drillReport(t, w, "pause", "--rounds", "3", "--json", "--unfenced")
+	if got.code != 0 || r.LateWritesSent != 3 || r.AcceptedStale != 3 || r.LostUpdates < 3 || r.Fenced || !r.OK || got.stderr != "" {
+		t.Errorf("unfenced: exit %d, %+v\n%s", got.code, r, got.stderr)
+	}
+	got, r = drillReport(t, w, "pause", "--rounds", "3", "--json")
+	if got.code != 0 || r.LateWritesSent != 3 || r.AcceptedStale != 0 || r.RefusedStale != 3 || r.LostUpdates != 0 || !r.Fenced || !r.OK {
+		t.Errorf("fenced: exit %d, %+v\n%s", got.code, r, got.stderr)
+	}
+	if r.Store != w.store || r.Scenario != "pause" || r.Rounds != 3 {
+		t.Errorf("%+v", r)
+	}
+	got, r = drillReport(t, w, "pause", "--rounds", "2", "--json", "--through-api")
+	if got.code != 0 || r.RefusedBeforeSending != 2 || r.RefusedStale != 2 || !r.OK {
+		t.Errorf("through the API: exit %d, %+v\n%s", got.code, r, got.stderr)
+	}
+}
+
+func TestDrillStoryLineByLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	out := w.ok("drill", "story", "--store", "memory:")
+	if n := strings.Count(out, "PASS  t="); n != 25 || strings.Contains(out, "FAIL") || !strings.Contains(out, "ok: 0 of 3 late writes accepted") {
+		t.Errorf("%d lines pass:\n%s", n, out)
+	}
+	out = w.ok("drill", "story", "--store", "memory:", "--unfenced")
+	if n := strings.Count(out, "FAIL  t="); n != 3 || !strings.Contains(out, "3 of 3 late writes accepted") {
+		t.Errorf("%d lines fail unfenced:\n%s", n, out)
+	}
+}
+
+func TestDrillListNamesEveryDrill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	out := w.ok("drill", "list")
+	for _, s := range drill.Scenarios() {
+		if !strings.Contains(out, s.Name+" ") || !strings.Contains(w.ok("drill", s.Name, "--help"), "With --unfenced: ") {
+			t.Errorf("%s is not in the list, or has no help:\n%s", s.Name, out)
+		}
+	}
+}
+
+func TestDrillUsage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, args := range [][]string{
+		{"drill"}, {"drill", "pauze"}, {"drill", "pause", "--rounds", "0"}, {"drill", "pause", "--rounds", "1001"},
+		{"drill", "kill", "--through-api"}, {"drill", "pause", "--through-api", "--unfenced"},
+		{"drill", "pause", "--store", "memory:"}, {"drill", "pause", "--store", "mysql:x"}, {"drill", "list", "x"},
+	} {
+		if got := w.do(args...); got.code != exitUsage || !strings.HasPrefix(got.last(), "tenure: ") || got.stdout != "" {
+			t.Errorf("%q: exit %d, %q\n%s", args, got.code, got.stdout, got.stderr)
+		}
+	}
+	if got := w.do("drill", "pause", "--store", "sqlite:/dev/null/t.db"); got.code != exitNoStore {
+		t.Errorf("no store: exit %d\n%s", got.code, got.stderr)
+	}
+}
+
+// TestDrillInterrupted: Ctrl-C while workers are stopped leaves no table and no process, and the file can be written.
+func TestDrillInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.start("drill", "pause", "--rounds", "500")
+	p.await(" of 500)") // some rounds are over, and others are being played
+	began := time.Now()
+	p.signal(syscall.SIGINT)
+	got := p.wait()
+	if got.code != exitInterrupted || !strings.Contains(got.last(), "interrupted") {
+		t.Errorf("exit %d\n%s", got.code, got.stderr)
+	}
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if left := processesWith(t, w.store); len(left) > 0 {
+		t.Errorf("processes left: %q", left)
+	}
+	if n := drillTables(t, strings.TrimPrefix(w.store, "sqlite:")); n != 0 {
+		t.Errorf("%d tables left", n)
+	}
+	if out := w.ok("lease", "ls", "--json"); !strings.Contains(out, "tenure-drill/") {
+		t.Errorf("the names that were leased: %s", out)
+	}
+	if _, r := drillReport(t, w, "duplicate-release", "--rounds", "1", "--json"); !r.OK {
+		t.Errorf("the next drill: %+v", r)
+	}
+}
+
+// processesWith are the processes whose environment names the store; none where there is no /proc.
+func processesWith(t *testing.T, store string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		if env, err := os.ReadFile(file); err == nil && strings.Contains(string(env), store+"\x00") {
+			found = append(found, file)
+		}
+	}
+	return found
+}
+
+// drillTables counts what a drill left in the file, read through the library that the store uses.
+func drillTables(t *testing.T, path string) (n int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(`SELECT count(*) FROM sqlite_schema WHERE name GLOB 'tenure_drill_*'`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
