@@ -21,14 +21,6 @@ func look(t *testing.T, s *Store, name string) lease.Info {
 	return info
 }
 
-func wantEnd(t *testing.T, err error, how lease.End) {
-	t.Helper()
-	ended, ok := errors.AsType[*lease.EndedError](err)
-	if !ok || ended.How != how {
-		t.Errorf("got %v, want ended: %v", err, how)
-	}
-}
-
 // The wall clock is stepped while one boot lasts, with the file open and closed: nothing changes.
 func TestWallStepChangesNothing(t *testing.T) {
 	t.Parallel()

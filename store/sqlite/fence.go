@@ -93,8 +93,10 @@ func reason(how lease.End) fence.Reason {
 		return fence.Revoked
 	case lease.EndSuperseded:
 		return fence.Superseded
+	case lease.EndExpired, lease.EndForgotten: // a session that is forgotten had ended, and no release was written
+		return fence.Expired
 	}
-	return fence.Expired
+	return fence.NotGranted
 }
 
 // Enter raises the resource's high-water mark to the claim's token and writes it, also when it is equal. A

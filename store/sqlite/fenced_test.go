@@ -157,10 +157,11 @@ func TestFencedLongStatementIsInterrupted(t *testing.T) {
 		},
 		"query": func(tx *Tx) error {
 			rows, err := tx.QueryContext(context.Background(), endless)
-			if err == nil {
-				err = errors.Join(rows.Err(), rows.Close())
+			if err != nil {
+				return err
 			}
-			return err
+			defer rows.Close()
+			return rows.Err()
 		},
 		"insert": func(tx *Tx) error {
 			_, err := tx.ExecContext(context.Background(), `INSERT INTO ledger WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 'x' FROM n`)
@@ -228,7 +229,12 @@ func TestFencedStatementEndsWithItsContext(t *testing.T) {
 		if _, err := tx.ExecContext(short, endless); err == nil {
 			t.Error("not interrupted")
 		}
-		if _, err := tx.QueryContext(short, `SELECT 1`); !errors.Is(err, context.DeadlineExceeded) {
+		rows, err := tx.QueryContext(short, `SELECT 1`)
+		if err == nil {
+			defer rows.Close()
+			err = rows.Err()
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a query with a context that has ended: %v", err)
 		}
 		return insert(ctx, tx, b.claim, "after")
@@ -341,7 +347,7 @@ func TestFencedLeavesAClearConnection(t *testing.T) {
 			return errors.Join(insert(ctx, tx, b.claim, "x"), own)
 		}, own},
 		"open rows": {func(ctx context.Context, tx *Tx) error {
-			_, err := tx.QueryContext(ctx, `SELECT name FROM sqlite_schema`) //nolint:rowserrcheck,sqlclosecheck // it is what a careless function leaves
+			_, err := tx.QueryContext(ctx, `SELECT name FROM sqlite_schema`) //nolint:gocritic,rowserrcheck,sqlclosecheck // it is what a careless function leaves
 			return errors.Join(err, own)
 		}, own},
 		"a wrong statement": {func(ctx context.Context, tx *Tx) error {
@@ -368,7 +374,7 @@ func TestFencedLeavesAClearConnection(t *testing.T) {
 		t.Errorf("%d rows were written", n)
 	}
 	err := b.s.Fenced(t.Context(), b.claim, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.QueryContext(ctx, `SELECT name FROM sqlite_schema`) //nolint:rowserrcheck,sqlclosecheck // as above
+		_, err := tx.QueryContext(ctx, `SELECT name FROM sqlite_schema`) //nolint:gocritic,rowserrcheck,sqlclosecheck // as above
 		return errors.Join(err, insert(ctx, tx, b.claim, "y"))
 	})
 	if err != nil || b.rows() != 1 {

@@ -166,8 +166,8 @@ func TestDanglingSymlinkMakesItsTarget(t *testing.T) {
 			}
 		}
 		s := openPath(t, link)
-		if real, err := filepath.EvalSymlinks(target); err != nil || s.Path() != real {
-			t.Errorf("link to %s: store at %s, want %s (%v)", to, s.Path(), real, err)
+		if want, err := filepath.EvalSymlinks(target); err != nil || s.Path() != want {
+			t.Errorf("link to %s: store at %s, want %s (%v)", to, s.Path(), want, err)
 		}
 		if exists(link + "-tenure") {
 			t.Error("the link has a side file of its own")
@@ -233,7 +233,7 @@ func TestSettingsAreReadBackOnEveryConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { conn.Close() })
 		if _, err := conn.ExecContext(t.Context(), `DELETE FROM tenure_lease`); err == nil {
 			t.Error("a connection for reading writes")
 		}

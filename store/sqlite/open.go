@@ -126,15 +126,16 @@ func (s *Store) resolve() error {
 			return &FileError{Path: path, Kind: ErrReadOnly, Detail: "make its folder first", Err: err}
 		}
 		path = filepath.Join(folder, filepath.Base(path))
-		target, err := os.Readlink(path)
-		if err != nil { // it is no link: the file is to be made here
+		target, _ := os.Readlink(path)
+		switch {
+		case target == "": // it is no link: the file is to be made here
 			s.path = path
 			return nil
+		case filepath.IsAbs(target):
+			path = target
+		default:
+			path = filepath.Join(folder, target)
 		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(folder, target)
-		}
-		path = target
 	}
 	return &FileError{Path: s.cfg.Path, Kind: ErrReadOnly, Detail: "too many links lead to it"}
 }
@@ -360,8 +361,7 @@ func readOne(ctx context.Context, conn any, query string) (string, error) {
 		return "", err
 	}
 	value := make([]driver.Value, len(rows.Columns()))
-	err = rows.Next(value)
-	if err = errors.Join(err, rows.Close()); err != nil {
+	if err := errors.Join(rows.Next(value), rows.Close()); err != nil {
 		return "", err
 	}
 	return fmt.Sprint(value[0]), nil

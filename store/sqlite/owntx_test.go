@@ -41,7 +41,7 @@ func (w *shop) begin() *sql.Tx {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { tx.Rollback() }) //nolint:errcheck // it has been ended, or is not needed
+	w.t.Cleanup(func() { tx.Rollback() })
 	return tx
 }
 
@@ -116,7 +116,7 @@ func TestCheckAfterReadIsBeginAgain(t *testing.T) {
 		w := newShop(t, "deferred")
 		attempt := func(between func()) error {
 			tx := w.begin()
-			defer tx.Rollback() //nolint:errcheck // committed below, or to be rolled back
+			defer tx.Rollback()
 			var n int
 			if err := tx.QueryRowContext(t.Context(), `SELECT n FROM stock`).Scan(&n); err != nil {
 				return err
@@ -165,7 +165,7 @@ func TestVerifyInOwnTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tx.Rollback() //nolint:errcheck // it wrote nothing
+		defer tx.Rollback()
 		return verify(t.Context(), tx, claim, s.kernel, boot)
 	}
 	if err := check("one"); err != nil {
@@ -197,7 +197,7 @@ func TestVerifyByTheKernelsClock(t *testing.T) {
 	valid := false
 	wait(t, func() bool {
 		tx := w.begin()
-		defer tx.Rollback() //nolint:errcheck // it wrote nothing
+		defer tx.Rollback()
 		err := Verify(t.Context(), tx, grants[0].Claim)
 		if err == nil {
 			valid = true
@@ -223,7 +223,7 @@ func TestMark(t *testing.T) {
 		w := newShop(t, "immediate")
 		inTx := func(c fence.Claim, commit bool) error {
 			tx := w.begin()
-			defer tx.Rollback() //nolint:errcheck // committed below, or meant to be rolled back
+			defer tx.Rollback()
 			err := check(t.Context(), tx, c)
 			if err == nil {
 				_, err = tx.ExecContext(t.Context(), `UPDATE stock SET n = n + 1`)

@@ -78,14 +78,14 @@ func TestFencedRefusals(t *testing.T) {
 			t.Errorf("%s: the newer token is %d", c.name, refused.Newer)
 		}
 		after := contentsByQuery(t, b.s)
-		if c.kind == fence.ErrAhead {
+		if errors.Is(c.kind, fence.ErrAhead) {
 			after = contentsWithout(t, b.s, "tenure_ahead", before)
 		}
 		if after != before {
 			t.Errorf("%s: the file was changed:\n%s, before:\n%s", c.name, after, before)
 		}
 		want := int64(1)
-		if c.kind == fence.ErrInvalid {
+		if errors.Is(c.kind, fence.ErrInvalid) {
 			want = 0 // no claim at all: nothing was asked
 		}
 		if got := b.s.Refusals(); got != want {

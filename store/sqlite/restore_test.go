@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -128,8 +129,11 @@ func TestRestoredByRenameWhileOpen(t *testing.T) {
 		if exists(path + suffix) {
 			_, err = Open(t.Context(), Config{Path: path})
 			wantKind(t, err, ErrStaleLog, path+"-wal", path+"-shm")
-			os.Remove(path + "-wal")
-			os.Remove(path + "-shm")
+			for _, former := range []string{"-wal", "-shm"} {
+				if err := os.Remove(path + former); err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 	if contents(t, path) != before {

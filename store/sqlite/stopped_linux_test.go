@@ -67,8 +67,8 @@ func stoppedWriter(t *testing.T, inside string, end syscall.Signal) {
 	}
 	for range 2 {
 		ctx, cancel := short()
-		defer cancel()
 		_, err := s.Renew(ctx, lease.RenewRequest{Session: p.session})
+		cancel()
 		wantKind(t, err, lease.ErrUnavailable, names...)
 	}
 	ctx, cancel := short()
@@ -97,7 +97,9 @@ func stoppedWriter(t *testing.T, inside string, end syscall.Signal) {
 	if took := time.Since(began); took > 5*time.Second { // a fenced write has up to a second left
 		t.Errorf("after %v the turn was free after %v", end, took)
 	}
-	<-waiting // shut down or served, as it happens
+	if err := <-waiting; err != nil { // served or shut down, as it happens
+		wantKind(t, err, ErrShutDown)
+	}
 	shutDown(t, second)
 	if info := look(t, s, "mine"); !info.Held || info.Token != mine.Token {
 		t.Errorf("lost: %+v", info)

@@ -42,8 +42,7 @@ func openSideFile(path string, now func() time.Duration) (*sideFile, error) {
 	}
 	locks, err := openLockFiles(file)
 	if err != nil {
-		file.Close()
-		return nil, err
+		return nil, errors.Join(err, file.Close())
 	}
 	return &sideFile{file: file, locks: locks, now: now}, nil
 }
@@ -76,7 +75,7 @@ func (f *sideFile) sign() {
 	var holder [holderLength]byte
 	binary.BigEndian.PutUint64(holder[:8], uint64(os.Getpid()))
 	binary.BigEndian.PutUint64(holder[8:], uint64(f.now()))
-	f.file.WriteAt(holder[:], holderAt)
+	_, _ = f.file.WriteAt(holder[:], holderAt)
 }
 
 // leave ends this process's turn.
@@ -93,17 +92,15 @@ func (f *sideFile) enterWithin(ctx context.Context, path string) error {
 	select {
 	case err := <-entered:
 		if err != nil {
-			mine.close()
-			return err
+			return errors.Join(err, mine.close())
 		}
-		f.close()
+		err = f.close()
 		f.file, f.locks, f.former = mine.file, mine.locks, mine.heldBy()
 		f.sign()
-		return nil
+		return err
 	case <-ctx.Done():
 		go func() {
-			<-entered
-			mine.close()
+			_ = errors.Join(<-entered, mine.close()) // whatever came of it is dropped with the file
 		}()
 		return fmt.Errorf("%w while waiting to write%s", ctx.Err(), f.heldBy())
 	}

@@ -146,7 +146,7 @@ func dump(ctx context.Context, db *sql.DB) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer tx.Rollback() //nolint:errcheck // it wrote nothing
+	defer tx.Rollback()
 	var all strings.Builder
 	for _, table := range []string{"tenure_session", "tenure_lease", "tenure_ended", "tenure_ahead", "tenure_mark", "tenure_authority"} {
 		if err := dumpTable(ctx, tx, table, &all); err != nil {
@@ -447,7 +447,7 @@ func TestForeignWriterForLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
+	defer tx.Rollback()
 	const callers = 20
 	results := make(chan error, callers+2)
 	began := time.Now()
