@@ -160,9 +160,11 @@ type Grant struct {
 
 // ReleaseRequest ends an acquisition.
 type ReleaseRequest struct {
-	Session     fence.ID
-	ID          fence.ID
-	Names       []string // the names that were asked for under ID
+	Session fence.ID
+	ID      fence.ID
+	// Names are those that were asked for under ID. A store notices others (ErrMismatch) while ID is not below ClosedBelow;
+	// below it, it may answer that nothing of these names is held under ID.
+	Names       []string
 	ClosedBelow fence.ID // as in RenewRequest
 }
 

@@ -129,12 +129,12 @@ func (b *batch) checkRepeat(req lease.AcquireRequest, own *session, rows []lease
 // checkFresh refuses an id that is over or in use elsewhere.
 func (b *batch) checkFresh(req lease.AcquireRequest, own *session, below fence.ID) error {
 	if !own.endedUpTo.Less(req.ID) {
-		how, _, err := b.endedRecord(req.ID)
+		how, _, err := b.endedRecord(req.Session, req.ID)
 		if err != nil {
 			return err
 		}
 		if how != 0 {
-			return b.endedError(req.ID, how)
+			return b.endedError(req.Session, req.ID, how)
 		}
 	}
 	if req.ID.Less(below) {

@@ -49,11 +49,11 @@ type session struct {
 }
 
 // commit runs the requests in one transaction. When an SQL error ends it, each is run again alone, so that
-// strangers do not share a fate. It returns an error when the store must stop.
+// strangers do not share a fate. The results are not told yet. It returns an error when the store must stop.
 func (s *Store) commit(requests []*request) error {
 	if err := s.begin(); err != nil {
 		for _, r := range requests {
-			r.done <- s.failed(r.op, r.id, false, err)
+			r.result = s.failed(r.op, r.id, false, err)
 		}
 		return nil
 	}
@@ -62,21 +62,21 @@ func (s *Store) commit(requests []*request) error {
 	switch {
 	case err == nil:
 		for i, r := range requests {
-			r.done <- results[i]
+			r.result = results[i]
 		}
 	case committing && lostTrack(err):
 		for _, r := range requests {
-			r.done <- s.failed(r.op, r.id, true, err)
+			r.result = s.failed(r.op, r.id, true, err)
 		}
 		return fmt.Errorf("the last commit met %w; restart to recover the file", s.describe(err))
 	case len(requests) == 1:
-		requests[0].done <- s.failed(requests[0].op, requests[0].id, committing, err)
+		requests[0].result = s.failed(requests[0].op, requests[0].id, committing, err)
 	default:
 		s.log.Warn("a batch failed; its requests run singly", "requests", len(requests), "error", s.describe(err))
 		for i, r := range requests {
 			if err := s.commit([]*request{r}); err != nil {
 				for _, r := range requests[i+1:] {
-					r.done <- s.failed(r.op, r.id, false, err)
+					r.result = s.failed(r.op, r.id, false, err)
 				}
 				return err
 			}

@@ -44,7 +44,7 @@ func (b *batch) revoke(req lease.RevokeRequest) (lease.Revoked, error) {
 		return lease.Revoked{Already: true, Former: former, BelievesAtMost: b.beliefLeft(row, s)}, nil
 	}
 	if former.End != 0 {
-		return lease.Revoked{}, b.endedError(row.acquisition, former.End)
+		return lease.Revoked{}, b.endedError(row.session, row.acquisition, former.End)
 	}
 	names, err := b.revokeRows(row)
 	if err != nil {

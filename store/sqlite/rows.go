@@ -70,10 +70,10 @@ func (r leaseRow) info(s *session, now int64) lease.Info {
 }
 
 // endedRecord looks up how an acquisition ended, when that stands apart from its lease row.
-func (b *batch) endedRecord(id fence.ID) (lease.End, string, error) {
+func (b *batch) endedRecord(session, id fence.ID) (lease.End, string, error) {
 	var how int
 	var reason string
-	err := b.store.stmts.ended.QueryRow(id[:]).Scan(&how, &reason)
+	err := b.store.stmts.ended.QueryRow(session[:], id[:]).Scan(&how, &reason)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, "", nil
 	}
@@ -86,7 +86,7 @@ func (b *batch) endedRecord(id fence.ID) (lease.End, string, error) {
 // writeEnded remembers how an acquisition ended. A session that is over needs no bound: nothing is granted to it.
 func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string, at int64) error {
 	told := how != lease.EndRevoked
-	if _, err := b.store.stmts.insertEnded.Exec(id[:], s.id[:], int(how), reason, told, at); err != nil {
+	if _, err := b.store.stmts.insertEnded.Exec(s.id[:], id[:], int(how), reason, told, at); err != nil {
 		return b.fail(err)
 	}
 	b.wrote = true
@@ -99,7 +99,7 @@ func (b *batch) writeEnded(id fence.ID, s *session, how lease.End, reason string
 // over answers for an acquisition whose row says that it is over. That MaxHold has passed is a verdict once it
 // is told: it is written, and a later successor does not change it.
 func (b *batch) over(row leaseRow, s *session, how lease.End) error {
-	err := b.endedError(row.acquisition, how)
+	err := b.endedError(row.session, row.acquisition, how)
 	var ended *lease.EndedError
 	if row.over == 0 && s.ended == 0 && errors.As(err, &ended) && ended.How == lease.EndExpired {
 		if err := affected(b.store.stmts.settle.Exec(int(lease.EndExpired), row.name, row.acquisition[:])); err != nil {
@@ -112,10 +112,10 @@ func (b *batch) over(row leaseRow, s *session, how lease.End) error {
 
 // endedError answers for an acquisition that is over. A record knows more than the row: the reason of a
 // revocation, and that a successor took another name of the same acquisition.
-func (b *batch) endedError(id fence.ID, how lease.End) error {
+func (b *batch) endedError(session, id fence.ID, how lease.End) error {
 	e := &lease.EndedError{What: "acquisition", ID: id, How: how}
 	if how == lease.EndRevoked || how == lease.EndExpired {
-		recorded, reason, err := b.endedRecord(id)
+		recorded, reason, err := b.endedRecord(session, id)
 		if err != nil {
 			return err
 		}

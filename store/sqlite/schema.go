@@ -63,14 +63,14 @@ CREATE TABLE tenure_lease (
 
 -- Acquisitions that are over and whose end must be remembered apart from the lease row.
 CREATE TABLE tenure_ended (
-	acquisition BLOB    PRIMARY KEY,
 	session     BLOB    NOT NULL,
+	acquisition BLOB    NOT NULL,
 	how         INTEGER NOT NULL,
 	reason      TEXT    NOT NULL,
 	told        INTEGER NOT NULL, -- 0: a revocation that the session has not confirmed
-	at          INTEGER NOT NULL
+	at          INTEGER NOT NULL,
+	PRIMARY KEY (session, acquisition) -- what one session says of an id closes nothing of another's
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX tenure_ended_session ON tenure_ended (session, acquisition);
 CREATE INDEX tenure_ended_at ON tenure_ended (at);
 
 -- Names of which a token was seen that this authority has not issued: no grants until the epoch is raised.

@@ -258,7 +258,7 @@ func (b *batch) releaseRows(req lease.ReleaseRequest, s *session, rows []leaseRo
 		if how == lease.EndExpired {
 			return lease.Released{}, b.over(rows[0], s, how)
 		}
-		return b.alreadyOver(req.ID, how)
+		return b.alreadyOver(req, how)
 	}
 	if len(rows) != len(req.Names) || rows[0].names != len(req.Names) {
 		return lease.Released{}, &lease.MismatchError{What: "names", ID: req.ID}
@@ -277,13 +277,13 @@ func (b *batch) releaseRows(req lease.ReleaseRequest, s *session, rows []leaseRo
 
 // releaseAbsent answers for an acquisition that no row holds, and closes the id of one that was never seen.
 func (b *batch) releaseAbsent(req lease.ReleaseRequest, s *session, isLive bool) (lease.Released, error) {
-	how, _, err := b.endedRecord(req.ID)
+	how, _, err := b.endedRecord(req.Session, req.ID)
 	if err != nil {
 		return lease.Released{}, err
 	}
 	switch {
 	case how != 0:
-		return b.alreadyOver(req.ID, how)
+		return b.alreadyOver(req, how)
 	case !isLive, req.ID.Less(s.closedBelow):
 		return lease.Released{Already: true}, nil
 	case s.used(req.ID):
@@ -293,15 +293,15 @@ func (b *batch) releaseAbsent(req lease.ReleaseRequest, s *session, isLive bool)
 }
 
 // alreadyOver answers a release that came too late: success if the holder itself had ended it.
-func (b *batch) alreadyOver(id fence.ID, how lease.End) (lease.Released, error) {
+func (b *batch) alreadyOver(req lease.ReleaseRequest, how lease.End) (lease.Released, error) {
 	switch how {
 	case lease.EndReleased, lease.EndClosed, lease.EndForgotten:
 		return lease.Released{Already: true}, nil
 	case lease.EndRevoked:
-		if _, err := b.store.stmts.tellEnded.Exec(id[:]); err != nil {
+		if _, err := b.store.stmts.tellEnded.Exec(req.Session[:], req.ID[:]); err != nil {
 			return lease.Released{}, b.fail(err)
 		}
 		b.wrote = true
 	}
-	return lease.Released{}, b.endedError(id, how)
+	return lease.Released{}, b.endedError(req.Session, req.ID, how)
 }

@@ -64,10 +64,10 @@ func (st *statements) leaseTexts() map[**sql.Stmt]string {
 		&st.settle: `UPDATE tenure_lease SET over = ?, over_at = hold_end WHERE name = ? AND acquisition = ? AND over = 0`,
 		&st.revoke: `UPDATE tenure_lease SET over = ?, over_at = ? WHERE acquisition = ? AND over = 0 RETURNING name`,
 
-		&st.ended: `SELECT how, reason FROM tenure_ended WHERE acquisition = ?`,
-		&st.insertEnded: `INSERT INTO tenure_ended (acquisition, session, how, reason, told, at) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (acquisition) DO NOTHING`,
-		&st.tellEnded: `UPDATE tenure_ended SET told = 1 WHERE acquisition = ? AND told = 0`,
+		&st.ended: `SELECT how, reason FROM tenure_ended WHERE session = ? AND acquisition = ?`,
+		&st.insertEnded: `INSERT INTO tenure_ended (session, acquisition, how, reason, told, at) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (session, acquisition) DO NOTHING`,
+		&st.tellEnded: `UPDATE tenure_ended SET told = 1 WHERE session = ? AND acquisition = ? AND told = 0`,
 		&st.dropEnded: `DELETE FROM tenure_ended WHERE session = ? AND acquisition < ? AND how = ?`,
 		&st.lastEnded: `SELECT max(acquisition) FROM tenure_ended WHERE session = ?`,
 		&st.untold:    `SELECT acquisition, reason FROM tenure_ended WHERE session = ? AND told = 0 ORDER BY acquisition LIMIT ?`,
@@ -100,8 +100,8 @@ func (st *statements) operatorTexts() map[**sql.Stmt]string {
 				WHEN s.ended <> 0 THEN s.ended_at <= ?1
 				ELSE s.expiry <= ?1 END
 			LIMIT ?2)`,
-		&st.pruneEnds: `DELETE FROM tenure_ended WHERE acquisition IN (
-			SELECT e.acquisition FROM tenure_ended e LEFT JOIN tenure_session s ON s.id = e.session
+		&st.pruneEnds: `DELETE FROM tenure_ended WHERE (session, acquisition) IN (
+			SELECT e.session, e.acquisition FROM tenure_ended e LEFT JOIN tenure_session s ON s.id = e.session
 			WHERE e.at <= ?1 AND (s.id IS NULL OR s.ended <> 0 OR s.expiry <= ?3 OR e.told = 1 AND e.acquisition < s.closed_below)
 			LIMIT ?2)`,
 		&st.pruneSessions: `DELETE FROM tenure_session WHERE ?3 >= ?1 AND id IN (

@@ -23,11 +23,14 @@ type request struct {
 	id   fence.ID
 	do   func(*batch) error // runs in the batch's transaction; its error is this request's alone
 	done chan error         // of capacity 1: the writer never waits for a caller
+	// result is kept until the turn was given back: a process that is stopped right after it got its answer
+	// stops nobody else.
+	result error
 	// acquire is set for a request that may be refused by one read before any lock.
 	acquire *lease.AcquireRequest
 	checked bool
-	// turn is set for a caller that wants the connection for itself. It is closed when it may begin, and the
-	// caller closes finished.
+	// turn is set for a caller that wants the connection for itself. It is closed when it may begin, the
+	// caller closes finished, and gets a nil result once the turn was given back.
 	turn, finished chan struct{}
 	passed         bool // renewals went before it once, while it headed the queue
 }
@@ -177,7 +180,9 @@ func (w *writer) round() (more bool, fatal error) {
 		fatal = w.store.checkIdentity()
 		switch {
 		case fatal != nil:
-			answer(taken, &lease.UnavailableError{Op: taken[0].op, Err: fatal})
+			for _, r := range taken {
+				r.result = &lease.UnavailableError{Op: r.op, Err: fatal}
+			}
 		case taken[0].turn != nil:
 			close(taken[0].turn)
 			<-taken[0].finished
@@ -185,7 +190,11 @@ func (w *writer) round() (more bool, fatal error) {
 			fatal = w.store.commit(taken)
 		}
 	}
-	if err := w.store.side.leave(); err != nil {
+	err := w.store.side.leave()
+	for _, r := range taken {
+		r.done <- r.result
+	}
+	if err != nil {
 		return false, err
 	}
 	return true, fatal
@@ -243,12 +252,6 @@ func (w *writer) refuseByReading() {
 		if w.withdraw(r) {
 			r.done <- held
 		}
-	}
-}
-
-func answer(requests []*request, err error) {
-	for _, r := range requests {
-		r.done <- err
 	}
 }
 
