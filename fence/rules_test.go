@@ -178,7 +178,7 @@ func TestErrors(t *testing.T) {
 		{&fence.InvalidError{What: "name", Problem: "empty"}, fence.ErrInvalid, []string{"name", "empty"}},
 	} {
 		for _, kind := range kinds {
-			if errors.Is(c.err, kind) != (kind == c.kind) {
+			if errors.Is(c.err, kind) != errors.Is(c.kind, kind) {
 				t.Errorf("%v matches %v: %v", c.err, kind, errors.Is(c.err, kind))
 			}
 		}

@@ -106,16 +106,19 @@ func (s *Store) attempt(requests []*request, results []error) (committing bool, 
 		err = b.save()
 	}
 	if err != nil {
-		s.conn.ExecContext(context.Background(), "ROLLBACK") // fails when SQLite has rolled back already
+		s.rollback()
 		return false, err
 	}
 	_, err = s.stmts.commit.Exec()
 	if err != nil {
-		s.conn.ExecContext(context.Background(), "ROLLBACK")
+		s.rollback()
 		return true, err
 	}
 	return false, nil
 }
+
+// rollback ends the transaction after an error. It fails where SQLite has rolled back by itself, which is as good.
+func (s *Store) rollback() { _, _ = s.conn.ExecContext(context.Background(), "ROLLBACK") }
 
 // begin takes SQLite's own writer lock. Programs that do not take turns may hold it: busy means begin again.
 func (s *Store) begin() error {

@@ -8,6 +8,7 @@ import (
 
 // run plays each case on a fresh file.
 func run[H any](t *testing.T, cases []leasetest.Case[H], fresh func(testing.TB) *harness) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()

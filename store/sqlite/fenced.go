@@ -73,7 +73,9 @@ func (s *Store) Fenced(ctx context.Context, claim fence.Claim, fn func(ctx conte
 		return err
 	}
 	err := s.inTurn(ctx, claim, fn, func() { close(r.finished) })
-	<-r.done // the turn was given back
+	if turnErr := <-r.done; err == nil { // the turn was given back
+		err = turnErr
+	}
 	if errors.Is(err, fence.ErrAhead) {
 		if reportErr := s.ReportAhead(ctx, claim); reportErr != nil {
 			s.log.Error("could not stop grants after a token from the future", "name", claim.Name, "token", claim.Token, "error", reportErr)

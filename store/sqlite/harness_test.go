@@ -27,6 +27,7 @@ type harness struct {
 }
 
 func newHarness(t testing.TB) *harness {
+	t.Helper()
 	h := startHarness(t)
 	t.Cleanup(h.stop)
 	return h
@@ -34,6 +35,7 @@ func newHarness(t testing.TB) *harness {
 
 // newManualHarness has a kernel clock that moves by Tick alone, so that instants can be met exactly.
 func newManualHarness(t testing.TB) *harness {
+	t.Helper()
 	h := startManualHarness(t)
 	t.Cleanup(h.stop)
 	return h
@@ -41,12 +43,14 @@ func newManualHarness(t testing.TB) *harness {
 
 // startHarness is newHarness for a caller that calls stop.
 func startHarness(t testing.TB) *harness {
+	t.Helper()
 	h := &harness{t: t, cfg: Config{Path: filepath.Join(t.TempDir(), "tenure.db")}}
 	h.start()
 	return h
 }
 
 func startManualHarness(t testing.TB) *harness {
+	t.Helper()
 	h := &harness{t: t, cfg: Config{Path: filepath.Join(t.TempDir(), "tenure.db")}, tick: new(atomic.Int64)}
 	h.cfg.bootID = "manual"
 	h.cfg.kernelClock = func() time.Duration { return time.Duration(h.tick.Load()) }

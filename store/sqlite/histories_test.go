@@ -15,6 +15,7 @@ import (
 
 // inStep runs random histories on fresh files and on the serial model.
 func inStep(t *testing.T, o histories.Options, fresh func(testing.TB) *harness) {
+	t.Helper()
 	rapid.Check(t, func(rt *rapid.T) {
 		ops := histories.Draw(rt, newOracle(), o)
 		h := fresh(t)

@@ -16,7 +16,10 @@ import (
 )
 
 // newPath is a database that does not exist yet, in a folder of its own.
-func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "t.db") }
+func newPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "t.db")
+}
 
 // openWith opens a store that is shut down when the test ends.
 func openWith(t testing.TB, cfg Config) *Store {

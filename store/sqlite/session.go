@@ -54,21 +54,9 @@ func (b *batch) open(req lease.OpenRequest) (time.Duration, error) {
 
 // sweep writes the verdict over a few expired sessions and forgets a few that were over a day ago.
 func (b *batch) sweep() error {
-	rows, err := b.store.stmts.expired.Query(b.now, sweepRows)
+	expired, err := b.expiredSessions()
 	if err != nil {
-		return b.fail(err)
-	}
-	var expired []fence.ID
-	for rows.Next() {
-		var id []byte
-		if err := rows.Scan(&id); err != nil {
-			rows.Close()
-			return b.fail(err)
-		}
-		expired = append(expired, fence.ID(id))
-	}
-	if err := rows.Err(); err != nil {
-		return b.fail(err)
+		return err
 	}
 	for _, id := range expired {
 		s, err := b.session(id)
@@ -81,6 +69,26 @@ func (b *batch) sweep() error {
 	}
 	_, err = b.prune(sweepAge, sweepRows)
 	return err
+}
+
+func (b *batch) expiredSessions() ([]fence.ID, error) {
+	rows, err := b.store.stmts.expired.Query(b.now, sweepRows)
+	if err != nil {
+		return nil, b.fail(err)
+	}
+	defer rows.Close()
+	var expired []fence.ID
+	for rows.Next() {
+		var id []byte
+		if err := rows.Scan(&id); err != nil {
+			return nil, b.fail(err)
+		}
+		expired = append(expired, fence.ID(id))
+	}
+	if err := rows.Err(); err != nil {
+		return nil, b.fail(err)
+	}
+	return expired, nil
 }
 
 // Renew is part of [lease.Store].
@@ -297,6 +305,7 @@ func (b *batch) alreadyOver(req lease.ReleaseRequest, how lease.End) (lease.Rele
 	switch how {
 	case lease.EndReleased, lease.EndClosed, lease.EndForgotten:
 		return lease.Released{Already: true}, nil
+	case lease.EndExpired, lease.EndSuperseded:
 	case lease.EndRevoked:
 		if _, err := b.store.stmts.tellEnded.Exec(req.Session[:], req.ID[:]); err != nil {
 			return lease.Released{}, b.fail(err)

@@ -113,7 +113,7 @@ func (st *statements) operatorTexts() map[**sql.Stmt]string {
 func prepareAll(ctx context.Context, conn *sql.Conn) (*statements, error) {
 	st := new(statements)
 	for target, text := range st.texts() {
-		prepared, err := conn.PrepareContext(ctx, text)
+		prepared, err := conn.PrepareContext(ctx, text) //nolint:sqlclosecheck // statements.close does, once the store shuts down
 		if err != nil {
 			return nil, errors.Join(err, st.close())
 		}
