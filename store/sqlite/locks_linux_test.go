@@ -18,19 +18,23 @@ func heldLocks(t *testing.T, path string) int {
 	if err := unix.Stat(path, &st); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
-	n := 0
-	for line := range strings.Lines(string(raw)) {
-		f := strings.Fields(line) // 1: POSIX ADVISORY READ pid device:inode start end
-		if len(f) == 8 && f[1] == "POSIX" && f[4] == fmt.Sprint(os.Getpid()) && f[5] == file {
-			n++
+	most := 0
+	for range 10 { // the kernel tells its list in pieces, and may leave one out while others take and drop locks
+		raw, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
 		}
+		n := 0
+		for line := range strings.Lines(string(raw)) {
+			f := strings.Fields(line) // 1: POSIX ADVISORY READ pid device:inode start end
+			if len(f) == 8 && f[1] == "POSIX" && f[4] == fmt.Sprint(os.Getpid()) && f[5] == file {
+				n++
+			}
+		}
+		most = max(most, n)
 	}
-	return n
+	return most
 }
 
 // A second store in this process opens, works and shuts down; SQLite's locks of the first stay as they are.
@@ -51,17 +55,13 @@ func TestSecondStoreLeavesLocksAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	shutDown(t, second)
-	if after := count(); after != before {
-		t.Errorf("locks on the file and its -shm: %v, then %v", before, after)
-	}
+	wait(t, func() bool { return count() == before })
 	_, err := Open(t.Context(), Config{Path: path, bootID: "another", kernelClock: p.s.kernel}) // an Open that fails half way
 	wantKind(t, err, ErrOtherBoot)
-	if after := count(); after != before {
-		t.Errorf("locks on the file and its -shm after a refused opening: %v, then %v", before, after)
-	}
+	wait(t, func() bool { return count() == before })
 
 	contents(t, path) // what must never be done; so the count can change
-	if after := count(); after == before {
+	if after := count(); after[0] != 0 {
 		t.Error("reading the file in this process dropped no lock: this test sees nothing")
 	}
 }
