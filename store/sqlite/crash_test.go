@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -166,6 +167,34 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		t.Errorf("%d grants and %d releases: this test shows nothing", len(a.grants), len(a.released))
 	}
 	t.Logf("%d grants, %d releases acknowledged", len(a.grants), len(a.released))
+}
+
+// Processes are killed while they make the file: whatever they leave, the next one makes it, or finds it made.
+func TestKilledWhileMakingTheFile(t *testing.T) {
+	t.Parallel()
+	made := 0
+	for range 15 {
+		path := newPath(t)
+		for range 2 {
+			maker := start(t, "opener", job{Path: path})
+			// From the first sign of the file, or from nothing, to a while after it.
+			for deadline := time.Now().Add(time.Duration(rand.IntN(60)) * time.Millisecond); time.Now().Before(deadline) && !exists(path); {
+				runtime.Gosched()
+			}
+			<-time.After(time.Duration(rand.IntN(4000)) * time.Microsecond)
+			maker.kill()
+			if exists(path) {
+				made++
+			}
+		}
+		s := openPath(t, path)
+		join(t, s, time.Minute).take("a")
+		shutDown(t, s)
+		if got := plainValue(t, path, `PRAGMA integrity_check`); got != "ok" {
+			t.Error(got)
+		}
+	}
+	t.Logf("%d of 30 were killed with the file begun", made)
 }
 
 // playHistorian makes a short history and says the whole state after each acknowledged step.

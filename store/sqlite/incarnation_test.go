@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func TestLoneOpenJumpsAtItsFirstGrant(t *testing.T) {
 		}
 		p.drop(c)
 	}
+	p.take("held")
 	shutDown(t, s)
 
 	h.pass(5 * time.Millisecond)
@@ -38,7 +40,11 @@ func TestLoneOpenJumpsAtItsFirstGrant(t *testing.T) {
 	if err := p.renew(); err != nil {
 		t.Fatal(err)
 	}
-	if got := issued(t, path); got != 3 {
+	waiter := join(t, s, time.Minute)
+	if _, err := waiter.s.Acquire(t.Context(), lease.AcquireRequest{Session: waiter.session, ID: waiter.ids.New(), Names: []string{"z", "held"}}); !errors.Is(err, lease.ErrHeld) {
+		t.Errorf("a held name: %v", err)
+	}
+	if got := issued(t, path); got != 4 {
 		t.Errorf("without a grant the counter went to %d", got)
 	}
 	if got := p.take("b").Token; got != 5<<10+1 {
