@@ -168,7 +168,7 @@ func (a *app) tableList(infos []lease.Info, more bool) error {
 		return fmt.Errorf("writing the output: %w", err)
 	}
 	if more {
-		fmt.Fprintf(a.stderr, "tenure: there are more names; raise --limit or give a longer PREFIX\n")
+		a.say("there are more names; raise --limit or give a longer PREFIX")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -221,6 +222,33 @@ func TestMigrate(t *testing.T) {
 	if id == "" || !strings.Contains(again, id) {
 		t.Errorf("first %q, then %q", first, again)
 	}
+}
+
+// TestMigrateAdopt: an application's database is left alone until --adopt installs Tenure's tables beside its own.
+func TestMigrateAdopt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	application := func(statement string) {
+		t.Helper()
+		db, err := sql.Open("sqlite", strings.TrimPrefix(w.store, "sqlite:")) // the driver that the store brings along
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	application("CREATE TABLE seats (name TEXT)")
+	for _, args := range [][]string{{"migrate"}, {"run", "job", "--", "true"}} {
+		if got := w.do(args...); got.code != 77 || !strings.Contains(got.last(), "--adopt") {
+			t.Errorf("%q: exit %d, %q", args, got.code, got.last())
+		}
+	}
+	application("SELECT count(*) FROM seats")
+	w.ok("migrate", "--adopt")
+	w.ok("run", "job", "--", "true")
+	application("INSERT INTO seats SELECT name FROM tenure_lease")
 }
 
 // TestDefaultStore: without a store one line says which file is used and what it guards.

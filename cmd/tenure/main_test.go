@@ -295,3 +295,18 @@ func (g gate) open() {
 		g.t.Fatal(err)
 	}
 }
+
+// await polls what nothing can be waited for.
+func await(t *testing.T, reached func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	late := time.After(20 * time.Second)
+	for !reached() {
+		select {
+		case <-ticker.C:
+		case <-late:
+			t.Fatal("not reached within 20 s")
+		}
+	}
+}

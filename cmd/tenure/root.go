@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,9 +41,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	var coded *codedError
 	if err != nil && !errors.As(err, &coded) {
-		fmt.Fprintf(a.stderr, "tenure: %v\n", err)
+		a.say("%v", err)
 	}
 	return exitCode(err)
+}
+
+// say writes one line to standard error: what a person reads last must not be the second half of a message.
+func (a *app) say(format string, args ...any) {
+	text := strings.TrimSpace(fmt.Sprintf(format, args...))
+	fmt.Fprintln(a.stderr, "tenure: "+strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
 // commands are the subcommands, in the order of the help. To add one, write a function that returns a *cobra.Command in
@@ -108,7 +115,7 @@ func (a *app) open(ctx context.Context, o openOptions) (store, location, error) 
 		return nil, l, err
 	}
 	if l.assumed {
-		fmt.Fprintln(a.stderr, l.notice())
+		a.say("%s", l.notice())
 	}
 	s, err := a.opener(ctx, l, o)
 	return s, l, err
@@ -121,6 +128,6 @@ func (a *app) close(ctx context.Context, s store) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
-		fmt.Fprintf(a.stderr, "tenure: closing the store: %v; nothing that was answered is lost\n", err)
+		a.say("closing the store: %v; nothing that was answered is lost", err)
 	}
 }

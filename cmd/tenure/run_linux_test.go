@@ -36,17 +36,13 @@ func TestRunStopAndContinue(t *testing.T) {
 	}
 	stopped := func(want bool) {
 		t.Helper()
-		for range 1000 {
+		await(t, func() bool {
 			stat, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/stat")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(stat), ") T ") == want {
-				return
-			}
-			<-time.After(5 * time.Millisecond)
-		}
-		t.Fatalf("stopped: never %v", want)
+			return strings.Contains(string(stat), ") T ") == want
+		})
 	}
 	for _, step := range []struct {
 		sig  syscall.Signal

@@ -266,6 +266,45 @@ func TestRunStoreBlocked(t *testing.T) {
 	b.unblock()
 }
 
+// TestRunInterruptedOpening: a signal also ends the wait for a store that cannot be opened.
+func TestRunInterruptedOpening(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.blocker()
+	b.block()
+	p := w.start("run", "job", "--json-status", "s", "--", "true")
+	await(t, func() bool { _, err := os.Stat(w.dir + "/s"); return err == nil })
+	p.signal(syscall.SIGTERM)
+	if got := p.wait(); got.code != 143 || !strings.Contains(got.last(), "nothing is held") {
+		t.Errorf("exit %d\n%s", got.code, got.stderr)
+	}
+	b.unblock()
+}
+
+// TestRunWaitOutage: who waits without limit waits through an outage that ends every session, its own too.
+func TestRunWaitOutage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	g := w.gate("go")
+	b := w.blocker()
+	holder := w.start("run", "job", "--ttl", "1s", "--", "sh", "-c", "echo held; read x <"+g.path)
+	holder.line()
+	waiter := w.start("run", "job", "--ttl", "1s", "--", "echo", "got it")
+	waiter.await("waiting:")
+	b.block()
+	if got := holder.wait(); got.code != 76 {
+		t.Errorf("the holder: exit %d\n%s", got.code, got.stderr)
+	}
+	<-time.After(time.Second) // by now the waiter's session is over too, as long as nothing can be written
+	b.unblock()
+	if got := waiter.line(); got != "got it" {
+		t.Errorf("the waiter said %q", got)
+	}
+	if got := waiter.wait(); got.code != 0 {
+		t.Errorf("the waiter: exit %d\n%s", got.code, got.stderr)
+	}
+}
+
 // TestRunSupervisorKilled: with tenure killed by SIGKILL its command dies, grandchildren included; renewals stop, and the name
 // comes free within the TTL (L45).
 func TestRunSupervisorKilled(t *testing.T) {

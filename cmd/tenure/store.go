@@ -102,7 +102,7 @@ func (e environment) defaultPath() (string, error) {
 
 // notice says what a store that nobody named guards.
 func (l location) notice() string {
-	return fmt.Sprintf("tenure: no store named: using %s, which guards this user on this machine only (--store or TENURE_STORE names another)", l.path)
+	return fmt.Sprintf("no store named: using %s, which guards this user on this machine only (--store or TENURE_STORE names another)", l.path)
 }
 
 // openOptions are what a command may ask for beside the location.

@@ -10,7 +10,7 @@ import (
 var (
 	// ErrNotStarted: the command could not be executed. See [NotStartedError].
 	ErrNotStarted = errors.New("command not started")
-	// ErrGuard: the guard process could not be started, so the command was not either. See [GuardError].
+	// ErrGuard: the guard process could not be started, or died before it had started the command. See [GuardError].
 	ErrGuard = errors.New("guard not started")
 	// ErrLate: the time in which the command may run was over before it was started.
 	ErrLate = errors.New("no time left to start the command")
@@ -32,12 +32,13 @@ func (e *NotStartedError) Is(target error) bool { return target == ErrNotStarted
 // Unwrap returns what the system said.
 func (e *NotStartedError) Unwrap() error { return e.Err }
 
-// GuardError matches [ErrGuard].
+// GuardError matches [ErrGuard]. Except on Linux, a guard that was killed in the instant between starting the command and
+// saying so looks the same.
 type GuardError struct{ Err error }
 
 // Error says why.
 func (e *GuardError) Error() string {
-	return fmt.Sprintf("the guard process that would stop the command in time could not be started: %v; the command was not started", e.Err)
+	return fmt.Sprintf("the guard process that would stop the command in time could not be started: %v; the command is not running", e.Err)
 }
 
 // Is makes the error match [ErrGuard].

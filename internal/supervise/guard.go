@@ -220,10 +220,11 @@ func (g *guard) signal(sig syscall.Signal) {
 // gone reports whether nothing of the group runs any more. After SIGKILL that may be true of a group that still has
 // members: zombies whose parent left the group and never waits for them.
 func (g *guard) gone() bool {
-	if errors.Is(syscall.Kill(-g.pgid, 0), syscall.ESRCH) {
+	err := syscall.Kill(-g.pgid, 0)
+	if errors.Is(err, syscall.ESRCH) {
 		return true
 	}
-	if !g.killed {
+	if !g.killed || err != nil {
 		return false
 	}
 	g.looks++

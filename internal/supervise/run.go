@@ -137,11 +137,14 @@ func (s *supervisor) started(reports <-chan report) error {
 		s.guardEnded()
 		return ErrLate
 	}
-	// A guard without its supervisor's end of the socket kills what it may have started.
-	s.link.end()
+	// It died, or hangs. It may have started the command without having said so.
+	since := startOf(s.guard.Pid)
 	_ = s.guard.Kill()
 	s.guardEnded()
-	return &GuardError{Err: errors.New("it did not report")}
+	if s.result.PID = orphanedGroup(since); s.result.PID == 0 {
+		return &GuardError{Err: errors.New("it did not report")}
+	}
+	return nil
 }
 
 // guardEnded reaps the guard. What it had to say it has reported, so its own exit status says nothing.

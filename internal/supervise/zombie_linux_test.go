@@ -48,4 +48,7 @@ func TestRunZombie(t *testing.T) {
 		t.Errorf("the process that had left the group: %v", err)
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
+	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil { // with its own parents gone it is this process's child
+		t.Error(err)
+	}
 }
