@@ -47,9 +47,10 @@ it protects. A store written by a newer Tenure is refused.`,
 				return a.printJSON(struct {
 					Store     string   `json:"store"`
 					Authority fence.ID `json:"authority"`
-				}{l.url, authority})
+					Schema    int      `json:"schema"`
+				}{l.url, authority, sqlite.SchemaVersion})
 			}
-			fmt.Fprintf(a.stdout, "%s: authority %s, schema up to date\n", l.url, authority)
+			fmt.Fprintf(a.stdout, "%s: authority %s, schema %d, up to date\n", l.url, authority, sqlite.SchemaVersion)
 			return nil
 		},
 	}

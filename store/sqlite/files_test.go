@@ -43,7 +43,7 @@ func TestOpenLeavesForeignFileAlone(t *testing.T) {
 		{"tables of another program", statements(`CREATE TABLE bookmarks (url TEXT)`), ErrForeignFile, "Adopt"},
 		{"application id of another program", statements(`PRAGMA application_id = 99`), ErrForeignFile, "Adopt"},
 		{"another program's, in WAL mode", statements(`PRAGMA journal_mode = WAL`, `CREATE TABLE bookmarks (url TEXT)`), ErrForeignFile, "Adopt"},
-		{"newer schema", tenure(`UPDATE tenure_schema SET version = ` + strconv.Itoa(schemaVersion+1)), ErrNewerSchema, "use a newer tenure"},
+		{"newer schema", tenure(`UPDATE tenure_schema SET version = ` + strconv.Itoa(SchemaVersion+1)), ErrNewerSchema, "use a newer tenure"},
 		{"no version", tenure(`DELETE FROM tenure_schema`), ErrForeignFile, "tenure_schema is empty"},
 		{"no authority", tenure(`DELETE FROM tenure_authority`), ErrForeignFile, "tenure_authority is empty"},
 	}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// schemaVersion is the newest schema that this code knows.
-const schemaVersion = 1
+// SchemaVersion is the newest schema that this code knows, and that an opened file has.
+const SchemaVersion = 1
 
 // applicationID marks a file that holds nothing but an authority when it is made. Files that were adopted
 // keep their own, and user_version is never touched: both belong to the application.
@@ -158,9 +158,9 @@ func (s *Store) checkVersion(ctx context.Context, q queryer) error {
 	if err != nil {
 		return err
 	}
-	if version > schemaVersion {
+	if version > SchemaVersion {
 		return &FileError{Path: s.path, Kind: ErrNewerSchema,
-			Detail: fmt.Sprintf("it has schema %d, this program knows %d; use a newer tenure", version, schemaVersion)}
+			Detail: fmt.Sprintf("it has schema %d, this program knows %d; use a newer tenure", version, SchemaVersion)}
 	}
 	return nil
 }
