@@ -65,3 +65,21 @@ func TestSecondStoreLeavesLocksAlone(t *testing.T) {
 		t.Error("reading the file in this process dropped no lock: this test sees nothing")
 	}
 }
+
+// A process starts a child while a store shuts down: until the child has become the other program it has copies
+// of all open files, and with them their locks. A copy made here stands for it. The next opener comes alone all the same.
+func TestLocksDoNotOutliveShutdownInAForkedChild(t *testing.T) {
+	t.Parallel()
+	h := newHands()
+	path := newPath(t)
+	s := openWith(t, h.config(path, "one"))
+	forked, err := unix.Dup(int(s.side.file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(forked)
+	shutDown(t, s)
+	if next := openWith(t, h.config(path, "two")); next.current == s.current {
+		t.Error("the next opener takes itself for one of several")
+	}
+}

@@ -47,7 +47,14 @@ func openSideFile(path string, now func() time.Duration) (*sideFile, error) {
 	return &sideFile{file: file, locks: locks, now: now}, nil
 }
 
-func (f *sideFile) close() error { return errors.Join(f.locks.close(), f.file.Close()) }
+// close gives up the locks by themselves first: a child that this process is just starting has a copy of the open file
+// until it has become the other program, and would keep them for that moment.
+func (f *sideFile) close() error {
+	for _, which := range [...]int{lockIncarnation, lockMain, lockNext} {
+		_ = f.unlock(which) // where it was not held that is an error on some systems
+	}
+	return errors.Join(f.locks.close(), f.file.Close())
+}
 
 // enter waits for this process's turn to write. It cannot be cancelled: a blocked file lock stays blocked
 // until the holder lets go or dies. Only goroutines that may be left behind call it.
