@@ -129,12 +129,21 @@ func TestAheadStopsGrants(t *testing.T) {
 		if !ok || ahead.Claim.Name != "a" || ahead.Claim.Token != future.Token {
 			t.Errorf("got %v, want the stop", err)
 		}
+		id := p.ids.New()
+		_, err = p.s.Acquire(t.Context(), lease.AcquireRequest{Session: p.session, ID: id, Names: []string{"a"}, ClosedBelow: id})
+		wantKind(t, err, fence.ErrAhead)
 		_, err = p.s.Acquire(t.Context(), lease.AcquireRequest{Session: p.session, ID: p.ids.New(), Names: []string{"z", "a"}})
 		wantKind(t, err, fence.ErrAhead)
 	}
 	stopped(other)
 	b.p.drop(b.claim)
 	stopped(other)
+	stopped(b.p) // though it would only take again what it had last
+	fresh := future
+	fresh.Name = "fresh" // no row says anything of it
+	wantKind(t, b.s.Fenced(t.Context(), fresh, func(context.Context, *Tx) error { return nil }), fence.ErrAhead)
+	_, err := other.ask("fresh")
+	wantKind(t, err, fence.ErrAhead)
 	b.p.drop(b.p.take("b"))
 	shutDown(t, b.s)
 
