@@ -121,7 +121,7 @@ group() {
     fi
     sign=ok
     [ "$got" = "$expected" ] || { sign=WRONG got="$got (expected $expected)"; }
-    printf '%-6s %-7s %-22s %-16s %9s states  %s\n' "$sign" "$model" "$variant" "$property" "$states" "$got" >"$work/row.$nr"
+    printf '%-6s %-7s %-24s %-16s %9s states  %s\n' "$sign" "$model" "$variant" "$property" "$states" "$got" >"$work/row.$nr"
   done < <(rows | awk -F'\t' -v m="$model" -v v="$variant" '$1 == m && $2 == v { print NR "\t" $3 "\t" $4 }')
 }
 

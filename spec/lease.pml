@@ -1,11 +1,13 @@
 /* Lease rules 1, 3 and 4: written verdicts, retries, releases that overtake their acquire, closed_below.
  *
- * One name and two sessions: a client that may use K acquisition ids one after another over a network
- * that loses, delays and doubles requests and replies; and a rival that takes the name when it finds it
- * free or its holder expired. The store is a database at READ COMMITTED: one step is one statement, row
- * locks are kept until the commit. Time is kept as what is left (rem = expiry - now): histories have no
- * end, and `rem == 0` is `now >= expiry`. README.md says what each variant (macro) is; the properties,
- * at the end, are the same text for all of them.
+ * One name and two sessions: a client that may use K acquisition ids, begun one after another and wanted one
+ * beside another, over a network that loses, delays and doubles requests and replies; and a rival that takes
+ * the name when it finds it free or its holder expired. The store is a database at READ COMMITTED: one step
+ * is one statement, row locks are kept until the commit. Locking a session row to write it and reading the
+ * clock in the next statement are one step: what others do between the two, they may as well do before the
+ * lock. Time is kept as what is left (rem = expiry - now): histories have no end, and `rem == 0` is
+ * `now >= expiry`. README.md says what each variant (macro) is; the properties, at the end, are the same text
+ * for all of them.
  */
 #ifndef K
 #define K 2                      /* the client's acquisition ids, 0 to K-1: numbers rise */
@@ -20,7 +22,7 @@
 #define NIL 255
 
 /* an acquisition id, as its row in the store says */
-#define ABSENT 0
+#define ABSENT 0                 /* never granted, or pruned */
 #define LIVE 1                   /* granted; no end written at the id itself */
 #define GONE 2                   /* released, or a tombstone */
 
@@ -34,7 +36,7 @@
 /* ---- the store ---- */
 byte rem = TTL;                  /* the client's session row: what is left, its end, */
 bit ended;
-byte below;                      /*   and closed_below: ids with a lower number are over for ever */
+byte below;                      /*   and closed_below: an id with a lower number gets no new grant */
 byte row[K];                     /* id rows */
 byte cur = NIL;                  /* the lease row: its latest acquisition, NIL when released */
 byte tok;                        /*   and the token of it */
@@ -53,10 +55,10 @@ byte high;                       /* highest token granted */
 bit given[K], over[K];           /* the id was granted; its end was written or told */
 bit taken;                       /* a lease of the session was taken over */
 byte watch;                      /* 1: the rival has read the clock for it; 2: and a renewal was committed since */
-bit fell, again, twice, stray, bothwon, revived, lateown;
+bit fell, again, twice, stray, bothwon, revived, lateown, barred;
 
 #ifdef REACH
-bit refused, retried, tombed, floored, replayed, late;
+bit refused, retried, tombed, floored, echoed, kept, forgot, replayed, late;
 #define SEEN(x) x = 1
 #else
 #define SEEN(x) skip
@@ -120,37 +122,53 @@ inline draw() {
 
 #define TELL(answer) if :: cl[i] == ASKING -> cl[i] = answer :: true fi   /* or the reply is lost */
 
+/* "Held by somebody else" closes an id that was asked for once: the client forgets it, and its next attempt has
+   another. If a copy may still be under way, it asks again or releases. */
+#ifdef FORGETREFUSED
+#define LONE true
+#else
+#define LONE !acq[i]
+#endif
+#define TELL_HELD if :: cl[i] == ASKING && LONE -> cl[i] = DONE :: true fi
+
+/* The statement after the last lock that was waited for: own session, own id. Its snapshot is what counts:
+   the grant that it leads to is seen by others at the commit, the next step. */
+inline decide(i) {
+  if
+  :: ended || row[i] == GONE || (row[i] == ABSENT && i < FLOOR) ->
+     if :: cl[i] == ASKING && !ended && !over[i] -> barred = 1 :: else fi;
+     if :: !ended && row[i] == ABSENT -> SEEN(floored) :: else fi;
+     if :: !ended && row[i] == GONE && !given[i] -> SEEN(tombed) :: else fi;
+     TELL(DONE)
+  :: else ->
+     if
+     :: OWN -> TELL_EXPIRED
+     :: !OWN && row[i] == LIVE && cur == i ->        /* below closed_below too */
+#ifdef NEWTOKEN
+        granted = 1
+#else
+        SEEN(retried);
+        if :: i < below -> SEEN(echoed) :: else fi;
+        TELL(HOLDS)
+#endif
+     :: !OWN && row[i] == LIVE && cur != i -> TELL(DONE)
+     :: !OWN && row[i] == ABSENT && cur == NIL -> granted = 1
+     :: !OWN && row[i] == ABSENT && cur != NIL -> TELL_HELD
+     fi;
+     if :: granted && DEAD -> lateown = 1 :: else fi
+  fi
+}
+
 inline grant(i) {
   draw(); cur = i; row[i] = LIVE;
   if :: over[i] -> again = 1 :: else fi;
   if :: given[i] -> twice = 1 :: else -> given[i] = 1 fi;
-  if :: DEAD -> lateown = 1 :: else fi;
   DURABLE; TELL(HOLDS)
-}
-
-/* The statement after the last lock that was waited for: own session, own id, then the grant. */
-inline decide(i) {
-  if
-  :: ended || i < FLOOR || row[i] == GONE -> TELL(DONE);
-     if :: !ended && i < FLOOR -> SEEN(floored) :: else fi;
-     if :: !ended && row[i] == GONE && !given[i] -> SEEN(tombed) :: else fi
-  :: else ->
-     if
-     :: OWN -> TELL_EXPIRED
-#ifdef NEWTOKEN
-     :: !OWN && row[i] == LIVE && cur == i -> grant(i)
-#else
-     :: !OWN && row[i] == LIVE && cur == i -> TELL(HOLDS); SEEN(retried)
-#endif
-     :: !OWN && row[i] == LIVE && cur != i -> TELL(DONE)
-     :: !OWN && row[i] == ABSENT && cur == NIL -> grant(i)
-     :: !OWN && row[i] == ABSENT && cur != NIL       /* refused: the client may ask again */
-     fi
-  fi
 }
 
 active proctype Acquire() {
   byte i = NIL;
+  bit granted;
 #ifdef FLOOREARLY
   byte floor;
 #endif
@@ -168,7 +186,7 @@ end:
        own = DEAD;
 #endif
      };
-     atomic {                              /* the lease row; the decision; commit */
+     atomic {                              /* the lease row; the decision */
        if
        :: !leaselock -> decide(i)
        :: true                             /* gave up waiting, or the connection broke: rolled back */
@@ -179,7 +197,17 @@ end:
 #ifdef OWNEARLY
        own = 0;
 #endif
-       keyshare = 0; i = NIL
+       if
+       :: granted -> leaselock = 1
+       :: else -> keyshare = 0; i = NIL; goto end
+       fi
+     };
+     atomic {                              /* commit */
+       if
+       :: grant(i)
+       :: true                             /* the connection broke: rolled back */
+       fi;
+       leaselock = 0; keyshare = 0; granted = 0; i = NIL
      }
   od
 }
@@ -221,71 +249,90 @@ inline free_lease(i) {
   over[i] = 1
 }
 
-#ifdef BYOWNER
+#if defined(BYOWNER)
 #define KNOWN MINE
-#else
+#elif defined(FLOORBLIND)
 #define KNOWN (i >= below && row[i] == LIVE)
+#else
+#define KNOWN (row[i] == LIVE)
+#endif
+
+/* an acquire of it that comes later gets no grant: by what is written, not by what the request carries */
+#ifdef FLOORCARRIED
+#define CLOSED ((i < 1 || cl[0] != ASKING) && (i < 2 || cl[1] != ASKING))
+#else
+#define CLOSED (i < below)
+#endif
+
+/* what is answered as over on a look without a lock */
+#if defined(FLOORBLIND)
+#define OVER (row[i] == GONE || CLOSED)
+#elif defined(FLOORGLANCE)
+#define OVER (row[i] == GONE || (row[i] == ABSENT && CLOSED))
+#else
+#define OVER (row[i] == GONE)
 #endif
 
 active proctype Release() {
   byte i = NIL;
 end:
   do
-  :: atomic { PICK_ANY(rel) };
-     if                                    /* a look without a lock */
-     :: atomic { !KNOWN && (i < below || row[i] == GONE) ->   /* answered after a durable write of its own */
+  :: atomic {                              /* a request arrives; a look without a lock */
+       PICK_ANY(rel);
+       if
+       :: KNOWN -> goto known
+       :: !KNOWN && OVER ->                /* answered after a durable write of its own */
           if :: MINE && cur != i -> SEEN(replayed) :: else fi;
-          DURABLE; DISMISS }
-     :: atomic { KNOWN };
-known:
-        atomic {
-          if
-          :: !leaselock -> free_lease(i); DISMISS_WEAKLY
-          :: true                          /* gave up waiting, or the connection broke */
-          fi
-        }
-     :: atomic { !KNOWN && i >= below && row[i] == ABSENT };
+          DURABLE; DISMISS; i = NIL; goto end
+       :: else                             /* absent, or its acquire is not yet committed */
+       fi
+     };
 #if defined(NOTOMB)
-        atomic { over[i] = 1; DISMISS }
+     atomic { over[i] = 1; DISMISS; i = NIL; goto end };
 #elif defined(TOMBUNLOCKED)
-        atomic { if :: row[i] == ABSENT -> row[i] = GONE :: else fi; over[i] = 1; DURABLE; DISMISS }
+     atomic {
+       if :: row[i] == ABSENT -> row[i] = GONE :: else fi;
+       over[i] = 1; DURABLE; DISMISS; i = NIL; goto end
+     };
 #else
-        atomic {                           /* session FOR UPDATE, look again, commit */
-          !excl && !keyshare ->
-          if
-          :: i >= below && row[i] == LIVE -> goto known      /* nothing is touched; released as a known one */
-          :: i >= below && row[i] == ABSENT -> row[i] = GONE; over[i] = 1; DURABLE; DISMISS
-          :: i < below || row[i] == GONE -> DURABLE; DISMISS
-          fi
-        }
+     atomic {                              /* session FOR UPDATE, look again, commit */
+       !excl && !keyshare ->
+       if
+       :: row[i] == LIVE -> goto known     /* nothing is touched; released as a known one */
+       :: row[i] == ABSENT && !CLOSED -> row[i] = GONE; over[i] = 1; DURABLE; DISMISS
+       :: row[i] == ABSENT && CLOSED -> over[i] = 1; SEEN(forgot); DISMISS      /* needs no tombstone */
+       :: row[i] == GONE -> DURABLE; DISMISS
+       fi;
+       i = NIL; goto end
+     };
 #endif
-     fi;
-     i = NIL
+known:
+     if
+     :: atomic {                           /* the lease row; commit */
+          !leaselock ->
+          if :: i < below && cur == i -> SEEN(kept) :: else fi;
+          free_lease(i); DISMISS_WEAKLY; i = NIL
+        }
+     :: atomic { true -> i = NIL }         /* gave up waiting, or the connection broke */
+     fi
   od
 }
 
 /* ---- the client's renewals ---- */
 
-#ifdef FLOORAHEAD
-#define PASSED LEAVING
-#else
-#define PASSED DONE
-#endif
-
 active proctype Renew() {
   bit ok;
 end:
   do
-  :: !ended ->
 #ifdef WHEREWAIT
-     atomic { ok = !DEAD; rewritten = 0 };           /* UPDATE .. WHERE expiry > clock: judged, then it waits */
-#endif
-     atomic { !excl -> excl = 1 };                   /* session FOR NO KEY UPDATE */
-     atomic {                                        /* the clock, in a later statement; the row is written */
-#ifdef WHEREWAIT
+  :: atomic { !ended -> ok = !DEAD; rewritten = 0 };  /* UPDATE .. WHERE expiry > clock: judged, then it waits */
+     atomic {
+       !excl -> excl = 1;
        if :: rewritten -> ok = !DEAD :: else fi;     /* judged again only if the row changed meanwhile */
 #else
-       ok = !DEAD;
+  :: atomic {
+       !ended && !excl -> excl = 1;                  /* session FOR NO KEY UPDATE */
+       ok = !DEAD;                                   /* the clock, in a later statement */
 #endif
        if
        :: ok -> pend = TTL; if :: DEAD -> revived = 1 :: else fi
@@ -297,15 +344,7 @@ end:
        :: ok ->
           rem = pend; pend = 0; ok = 0; DURABLE;
           if :: taken -> bothwon = 1 :: else fi;
-          if :: watch == 1 -> watch = 2 :: else fi;
-          /* closed_below, the lowest number the client may still ask about, and pruning. A renewal sent
-             earlier carries a lower number and changes less: the present one stands for all. */
-          if
-          :: below < K && cl[below] >= PASSED ->
-             if :: row[below] == GONE -> row[below] = ABSENT :: else fi;
-             below++
-          :: true
-          fi
+          if :: watch == 1 -> watch = 2 :: else fi
        :: else
        fi;
        excl = 0
@@ -322,11 +361,14 @@ end:
   do
   :: atomic { turns < R && cur != RIVAL && !leaselock -> leaselock = 1; turns++ };   /* the lease row */
      if
-     :: atomic { MINE && !ended };
-#ifndef TAKEEARLY
-        atomic { !excl -> excl = 1 };                /* its session FOR NO KEY UPDATE */
+#ifdef TAKEEARLY
+     :: atomic { MINE && !ended -> go = DEAD; watch = 1 }
+#else
+     :: atomic {
+          MINE && !ended && !excl -> excl = 1;       /* its session FOR NO KEY UPDATE */
+          go = DEAD; watch = 1                       /* the clock, in a later statement */
+        }
 #endif
-        atomic { go = DEAD; watch = 1 }              /* the clock, in a later statement */
      :: atomic { !MINE || ended -> go = 1 }
      fi;
      atomic {
@@ -354,14 +396,13 @@ end:
   od
 }
 
-/* ---- what the client and the network may do at any time ---- */
+/* ---- what the client, the network and the store's upkeep may do at any time ---- */
 
 proctype Client(byte i) {
 end:
   do
-  :: atomic { cl[i] == UNUSED && (i == 0 || cl[i - 1] >= LEAVING) -> cl[i] = ASKING; acq[i] = 1 }
+  :: atomic { cl[i] == UNUSED && (i == 0 || cl[i - 1] != UNUSED) -> cl[i] = ASKING; acq[i] = 1 }
   :: atomic { cl[i] == ASKING && !acq[i] -> acq[i] = 1 }      /* asks again under the same id */
-  :: atomic { acq[i] -> acq[i] = 0 }                          /* lost */
   :: atomic {                                                 /* releases, or gives up asking */
        cl[i] == ASKING || cl[i] == HOLDS -> rel[i] = 1;
 #ifdef CLIENTDROPS
@@ -371,14 +412,32 @@ end:
 #endif
      }
   :: atomic { cl[i] == LEAVING && !rel[i] -> rel[i] = 1 }     /* repeats it */
+  :: atomic { acq[i] -> acq[i] = 0 }                          /* lost */
   :: atomic { rel[i] -> rel[i] = 0 }                          /* lost */
+  :: atomic { row[i] == GONE && i < below -> row[i] = ABSENT; DURABLE }   /* pruned */
   od
 }
+
+/* closed_below is the lowest number whose grant the client may still ask for: what it holds is passed, and what
+   it has given up without an answer yet. Renewals carry it, and other calls may; a call that was sent earlier
+   carries a lower number and changes less, so the present one stands for all. */
+#ifdef FLOORASKED
+#define PASSED ASKING
+#else
+#define PASSED HOLDS
+#endif
 
 active proctype World() {
 end:
   do
   :: atomic { !ended && !excl && !keyshare -> ended = 1 }     /* close, revocation */
+  :: atomic {                                                 /* a durable write of the session row */
+       !excl && !DEAD && below < K && cl[below] >= PASSED ->
+#ifdef FLOORENDS
+       if :: cur == below -> row[below] = GONE; cur = NIL :: else fi;
+#endif
+       below++; DURABLE
+     }
   :: atomic { rem > 0 || pend > 0 -> if :: rem > 0 -> rem-- :: else fi; if :: pend > 0 -> pend-- :: else fi }
 #ifdef CLOCKSTEPS
   :: atomic { rem < TTL -> rem++ }                            /* a step back makes the expired look live */
@@ -401,15 +460,16 @@ init {
 
 #define UNEXPIRED(i) (row[i] == LIVE && !DEAD)
 #define FORGOTTEN(i) (cl[i] == DONE && UNEXPIRED(i))
+#define BEREFT(i) (cl[i] == HOLDS && !DEAD && (row[i] != LIVE || cur != i))
 #if K == 1
 #define HELD ((cur == RIVAL) + UNEXPIRED(0))
-#define ORPHAN FORGOTTEN(0)
+#define ANY(p) p(0)
 #elif K == 2
 #define HELD ((cur == RIVAL) + UNEXPIRED(0) + UNEXPIRED(1))
-#define ORPHAN (FORGOTTEN(0) || FORGOTTEN(1))
+#define ANY(p) (p(0) || p(1))
 #else
 #define HELD ((cur == RIVAL) + UNEXPIRED(0) + UNEXPIRED(1) + UNEXPIRED(2))
-#define ORPHAN (FORGOTTEN(0) || FORGOTTEN(1) || FORGOTTEN(2))
+#define ANY(p) (p(0) || p(1) || p(2))
 #endif
 
 /* L2: the token of every grant is above all that were granted */
@@ -423,12 +483,16 @@ init {
 /* L3: a release frees the lease of its own acquisition only */
 #define OWNLEASE !stray
 /* what the client has forgotten, the store does not hold: no renewal keeps a lease alive that nobody knows */
-#define NOORPHAN !(ORPHAN)
+#define NOORPHAN !ANY(FORGOTTEN)
+/* and what the client holds under a live session, the store holds for it, below closed_below too */
+#define KEEPS !ANY(BEREFT)
+/* an acquire that its client still wants is not refused as over before its end was written */
+#define WANTED !barred
 /* no renewal is committed between the clock reading of a take-over and its commit, nor ever after one */
 #define ONEWINS !bothwon
 /* L3: a renewal is granted only while the session is neither ended nor expired, as its row is written */
 #define RENEWLIVE !revived
-/* the same of the session under which a grant is made */
+/* the same of the session under which a grant is made, as it is decided */
 #define OWNLIVE !lateown
 
 ltl rising { [] RISING }
@@ -437,13 +501,16 @@ ltl notagain { [] NOTAGAIN }
 ltl onegrant { [] ONEGRANT }
 ltl ownlease { [] OWNLEASE }
 ltl noorphan { [] NOORPHAN }
+ltl keeps { [] KEEPS }
+ltl wanted { [] WANTED }
 ltl onewins { [] ONEWINS }
 ltl renewlive { [] RENEWLIVE }
 ltl ownlive { [] OWNLIVE }
 
 /* every one of them, in one search */
 ltl all {
-  [] (RISING && ONELEASE && NOTAGAIN && ONEGRANT && OWNLEASE && NOORPHAN && ONEWINS && RENEWLIVE && OWNLIVE)
+  [] (RISING && ONELEASE && NOTAGAIN && ONEGRANT && OWNLEASE && NOORPHAN && KEEPS && WANTED && ONEWINS &&
+      RENEWLIVE && OWNLIVE)
 }
 
 ltl reach_takeover { [] !(taken && cur == RIVAL) }
@@ -452,6 +519,9 @@ ltl reach_refused { [] !refused }
 ltl reach_retried { [] !retried }
 ltl reach_tombed { [] !tombed }
 ltl reach_floored { [] !floored }
+ltl reach_echoed { [] !echoed }
+ltl reach_kept { [] !kept }
+ltl reach_forgot { [] !forgot }
 ltl reach_replayed { [] !replayed }
 ltl reach_late { [] !late }
 #endif
