@@ -203,6 +203,21 @@ func TestOddFileNames(t *testing.T) {
 	}
 }
 
+// What durability rests on, by the numbers that SQLite gives it: not by the table that the store reads.
+func TestConnectionsAreDurable(t *testing.T) {
+	t.Parallel()
+	s := openPath(t, newPath(t))
+	for setting, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "trusted_schema": "0", "busy_timeout": "0"} {
+		var got string
+		err := s.writer.do(t.Context(), &request{op: "ask", do: func(*batch) error {
+			return s.conn.QueryRowContext(t.Context(), `PRAGMA `+setting).Scan(&got)
+		}}, false)
+		if err != nil || got != want {
+			t.Errorf("the writer's %s is %s, want %s (%v)", setting, got, want, err)
+		}
+	}
+}
+
 // SQLite takes a misspelt value of a setting without a word. What counts is what reads back.
 func TestSettingsAreReadBack(t *testing.T) {
 	t.Parallel()
