@@ -107,11 +107,17 @@ type UnknownError struct {
 	Op  string // "open", "renew", "close", "acquire", "release", ...
 	ID  fence.ID
 	Err error // what went wrong, for people; it is not unwrapped
+	// Settle says how to learn what happened, where that is not by repeating the request.
+	Settle string
 }
 
 // Error says that the outcome is unknown and how to settle it.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("lease: %s %s may or may not have been applied: %v; repeat it under the same id to learn which", e.Op, e.ID, e.Err)
+	settle := "repeat it under the same id to learn which"
+	if e.Settle != "" {
+		settle = e.Settle
+	}
+	return fmt.Sprintf("lease: %s %s may or may not have been applied: %v; %s", e.Op, e.ID, e.Err, settle)
 }
 
 // Is makes the error match [ErrUnknown].

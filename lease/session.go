@@ -103,14 +103,16 @@ func (s *Session) begin() error {
 // open asks until the answer is definite or ctx ends, always under the same id.
 func open(ctx context.Context, store Store, req OpenRequest, clock func() time.Duration) (sent, left time.Duration, err error) {
 	retry := backoff{next: retryFirst, most: retryMost}
+	applied := false // possibly, by an attempt whose outcome is unknown
 	for {
 		call, cancel := context.WithTimeout(ctx, askBound(req.TTL))
 		sent = clock()
 		left, err = store.Open(call, req)
 		cancel()
-		if settled(err) {
+		if settled(err) && !(applied && errors.Is(err, ErrUnavailable)) {
 			return sent, left, err
 		}
+		applied = applied || !errors.Is(err, ErrUnavailable)
 		if !sleep(ctx, nil, retry.delay()) {
 			return sent, left, unknown("open", req.ID, err)
 		}

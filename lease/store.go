@@ -28,6 +28,7 @@ const (
 // Errors common to all methods: one matching [ErrInvalid] for bad input, nothing changed; [ErrUnavailable]
 // when the request was certainly not applied; [ErrUnknown] when it may or may not have been, which repeating the
 // same request settles. A reply is given only once what it says is durable, as far as [Guarantees] go.
+// After a call, whatever it returned, the request's slices are the caller's alone again.
 type Store interface {
 	// Open begins the session req.ID, with expiry = now + req.TTL, and returns its remaining TTL.
 	//

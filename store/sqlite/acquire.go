@@ -18,6 +18,7 @@ func (s *Store) Acquire(ctx context.Context, req lease.AcquireRequest) ([]lease.
 	if err := req.Check(s.Guarantees()); err != nil {
 		return nil, err
 	}
+	req.Names = slices.Clone(req.Names) // the writer may read it after the caller's context has ended
 	var grants []lease.Grant
 	r := &request{op: "acquire", id: req.ID, acquire: &req, do: func(b *batch) (err error) {
 		grants, err = b.acquire(req)

@@ -68,7 +68,7 @@ func (s *Store) commit(requests []*request) error {
 		for _, r := range requests {
 			r.result = s.failed(r.op, r.id, true, err)
 		}
-		return fmt.Errorf("the last commit met %w; restart to recover the file", s.describe(err))
+		return afterLostCommit(s.describe(err))
 	case len(requests) == 1:
 		requests[0].result = s.failed(requests[0].op, requests[0].id, committing, err)
 	default:
@@ -89,6 +89,11 @@ func (s *Store) commit(requests []*request) error {
 func lostTrack(err error) bool {
 	code := resultCode(err)
 	return code != lib.SQLITE_FULL && code != lib.SQLITE_BUSY
+}
+
+// afterLostCommit is why a store stops.
+func afterLostCommit(err error) error {
+	return fmt.Errorf("the last commit met %w; restart to recover the file", err)
 }
 
 // attempt runs the requests in the transaction that has begun, and ends it. It reports whether the error came from COMMIT.
@@ -287,7 +292,7 @@ func (s *session) close(below fence.ID) {
 	s.closedBelow, s.dirty = below, true
 	var kept []byte
 	for id := range slices.Chunk(s.recent, 16) {
-		if !fence.ID(id).Less(below) {
+		if !asID(id).Less(below) {
 			kept = append(kept, id...)
 		}
 	}
@@ -308,7 +313,7 @@ func (s *session) remember(id fence.ID) {
 
 func (s *session) used(id fence.ID) bool {
 	for known := range slices.Chunk(s.recent, 16) {
-		if fence.ID(known) == id {
+		if asID(known) == id {
 			return true
 		}
 	}

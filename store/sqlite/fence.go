@@ -151,7 +151,7 @@ func firstEntry(ctx context.Context, tx DBTX, resource string, claim fence.Claim
 	if _, err := fence.Enter(mark, claim); err != nil {
 		return err
 	}
-	if fence.ID(own) == claim.Authority && int64(claim.Token) > issued {
+	if asID(own) == claim.Authority && int64(claim.Token) > issued {
 		return &fence.AheadError{Claim: claim, Issued: fence.Token(issued)}
 	}
 	return affected(tx.ExecContext(ctx, `INSERT INTO tenure_mark (resource, authority, name, token) VALUES (?, ?, ?, ?)`,

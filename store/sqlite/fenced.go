@@ -72,7 +72,10 @@ func (s *Store) Fenced(ctx context.Context, claim fence.Claim, fn func(ctx conte
 	if err := s.writer.awaitTurn(ctx, r); err != nil {
 		return err
 	}
-	err := s.inTurn(ctx, claim, fn, func() { close(r.finished) })
+	err := s.inTurn(ctx, claim, fn, func(fatal error) {
+		r.fatal = fatal
+		close(r.finished)
+	})
 	if turnErr := <-r.done; err == nil { // the turn was given back
 		err = turnErr
 	}
@@ -94,7 +97,7 @@ type fencedTx struct {
 	mu    sync.Mutex
 	tx    *sql.Tx
 	ended bool
-	goOn  func()
+	goOn  func(fatal error)
 }
 
 func (f *fencedTx) rollback() {
@@ -103,7 +106,7 @@ func (f *fencedTx) rollback() {
 	if !f.ended {
 		f.ended = true
 		f.tx.Rollback() // it waits for the statement that is running, which its context interrupts
-		f.goOn()
+		f.goOn(nil)
 	}
 }
 
@@ -114,26 +117,30 @@ func (f *fencedTx) commit() (bounded bool, err error) {
 		return true, nil
 	}
 	f.ended = true
+	var fatal error
 	if err = f.tx.Commit(); err != nil {
 		f.tx.Rollback()
+		if resultCode(err) == lib.SQLITE_IOERR { // other errors are of fn's making: it may have ended the transaction itself
+			fatal = afterLostCommit(err)
+		}
 	}
-	f.goOn()
+	f.goOn(fatal)
 	return false, err
 }
 
 // inTurn calls goOn exactly once, when the connection may be used by others again.
-func (s *Store) inTurn(ctx context.Context, claim fence.Claim, fn func(ctx context.Context, tx *Tx) error, goOn func()) error {
+func (s *Store) inTurn(ctx context.Context, claim fence.Claim, fn func(ctx context.Context, tx *Tx) error, goOn func(fatal error)) error {
 	const op = "fenced transaction"
 	bound, err := s.fencedBound(claim)
 	if err != nil {
-		goOn()
+		goOn(nil)
 		return s.failed(op, claim.Acquisition, false, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("it may take %v here, and was rolled back", bound))
 	defer cancel()
 	tx, err := s.beginTx(ctx)
 	if err != nil {
-		goOn()
+		goOn(nil)
 		return s.failed(op, claim.Acquisition, false, err)
 	}
 	f := &fencedTx{tx: tx, goOn: goOn}
@@ -155,7 +162,11 @@ func (s *Store) inTurn(ctx context.Context, claim fence.Claim, fn func(ctx conte
 	case bounded:
 		return &lease.UnavailableError{Op: op, Err: context.Cause(ctx)}
 	case err != nil:
-		return s.failed(op, claim.Acquisition, true, err)
+		err = s.failed(op, claim.Acquisition, true, err)
+		if unknown := new(lease.UnknownError); errors.As(err, &unknown) {
+			unknown.Settle = "look at the resource, after the store was opened again"
+		}
+		return err
 	}
 	return nil
 }

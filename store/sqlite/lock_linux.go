@@ -58,11 +58,15 @@ func (f *sideFile) fcntl(cmd int, which int, kind int16) error {
 }
 
 func identify(path string) (identity, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return identity{}, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return identity{device: st.Dev, inode: st.Ino}, nil
+	id := identity{device: unix.Mkdev(st.Dev_major, st.Dev_minor), inode: st.Ino}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		id.born = uint64(st.Btime.Sec)*1e9 + uint64(st.Btime.Nsec)
+	}
+	return id, nil
 }
 
 // processState says whether pid is stopped or gone, for error texts.

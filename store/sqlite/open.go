@@ -47,21 +47,22 @@ func (c Config) wall() int64 {
 // Store is an authority in a SQLite file. Safe for concurrent use. Several stores, in one process or in
 // several, may have the same file open.
 type Store struct {
-	cfg     Config
-	path    string // resolved
-	log     *slog.Logger
-	kernel  clock.Source
-	bootID  string
-	file    identity
-	current fence.ID // incarnation
-	id      fence.ID // of the authority; it never changes
-	side    *sideFile
-	writeDB *sql.DB
-	readDB  *sql.DB
-	conn    *sql.Conn // the writer's only connection
-	stmts   *statements
-	writer  *writer
-	refused atomic.Int64
+	cfg      Config
+	path     string // resolved
+	log      *slog.Logger
+	kernel   clock.Source
+	bootID   string
+	file     identity
+	current  fence.ID // incarnation
+	recovers bool     // opened alone, beside a log that a crash left
+	id       fence.ID // of the authority; it never changes
+	side     *sideFile
+	writeDB  *sql.DB
+	readDB   *sql.DB
+	conn     *sql.Conn // the writer's only connection
+	stmts    *statements
+	writer   *writer
+	refused  atomic.Int64
 
 	shutdown sync.Once
 	closed   chan struct{} // closed when the writer has ended
@@ -162,6 +163,9 @@ func (s *Store) openInTurn(ctx context.Context) error {
 	if err := s.openDatabase(ctx); err != nil {
 		return err
 	}
+	if err := s.checkRecovered(ctx); err != nil {
+		return err
+	}
 	if err := s.migrate(ctx, s.conn); err != nil {
 		return err
 	}
@@ -200,9 +204,10 @@ func (s *Store) identifyFile() (alone bool, err error) {
 		return false, s.side.lock(lockIncarnation, shared)
 	}
 	// The log lies in the same folder, so the device says nothing here: its number may change with every mount.
-	if (missing || haveRecord && known.file.inode != s.file.inode) && s.hasLog() {
+	if (missing || haveRecord && !known.file.sameFile(s.file)) && s.hasLog() {
 		return false, s.staleLog()
 	}
+	s.recovers = s.hasLog()
 	if missing {
 		if err := s.create(); err != nil {
 			return false, err
@@ -217,17 +222,6 @@ func (s *Store) identifyFile() (alone bool, err error) {
 		return false, err
 	}
 	return true, s.side.lock(lockIncarnation, shared)
-}
-
-func (s *Store) hasLog() bool {
-	info, err := os.Stat(s.path + "-wal")
-	return err == nil && info.Size() > 0
-}
-
-func (s *Store) staleLog() error {
-	return &FileError{Path: s.path, Kind: ErrStaleLog, Detail: fmt.Sprintf(
-		"%[1]s-wal was written for another file than this one; if only this file was restored from a copy, remove %[1]s-wal and %[1]s-shm; "+
-			"if file and log were copied together, remove %[1]s-tenure instead; then start again", s.path)}
 }
 
 // create makes the empty file, so that its identity is known before SQLite opens it.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -59,7 +60,7 @@ func (b *batch) revoke(req lease.RevokeRequest) (lease.Revoked, error) {
 // revokeRows frees every name of the acquisition. There is no index on acquisitions, it would burden every
 // grant: an operator's call reads the table.
 func (b *batch) revokeRows(row leaseRow) ([]string, error) {
-	rows, err := b.store.stmts.revoke.Query(int(lease.EndRevoked), b.now, row.acquisition[:])
+	rows, err := b.store.stmts.revoke.Query(int(lease.EndRevoked), b.now, row.acquisition[:], row.session[:])
 	if err != nil {
 		return nil, b.fail(err)
 	}
@@ -104,9 +105,56 @@ func (s *Store) Prune(ctx context.Context, age time.Duration, limit int) (int, e
 	if age < lease.MinPruneAge || limit < 1 || limit > lease.MaxPrune {
 		return 0, &lease.InvalidError{Field: "prune", Problem: fmt.Sprintf("want an age of at least %v and a limit of 1 to %d", lease.MinPruneAge, lease.MaxPrune)}
 	}
+	names, err := s.prunable(ctx, age, limit)
+	if err != nil {
+		return 0, &lease.UnavailableError{Op: "prune", Err: s.describe(err)}
+	}
+	total := 0
+	for chunk := range slices.Chunk(names, maxBatch) {
+		n, err := s.pruneIn(ctx, func(b *batch) (int, error) { return b.pruneLeases(age, chunk) })
+		if total += n; err != nil {
+			return total, err
+		}
+	}
+	n, err := s.pruneIn(ctx, func(b *batch) (int, error) { return b.pruneEnded(age, limit-total) })
+	return total + n, err
+}
+
+// prunable reads, without any lock, which names may be deleted: looking through them must keep no renewal waiting.
+func (s *Store) prunable(ctx context.Context, age time.Duration, limit int) ([]string, error) {
+	rows, err := s.readDB.QueryContext(ctx, `SELECT l.name FROM tenure_lease l CROSS JOIN tenure_authority a LEFT JOIN tenure_session s ON s.id = l.session
+		WHERE `+overForLong("a.anchor + ?1 - ?2", "a.anchor + ?1")+` LIMIT ?3`, int64(s.kernel()), int64(age), limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, strings.Clone(name))
+	}
+	return names, rows.Err()
+}
+
+// overForLong is the condition under which a row l of tenure_lease, with its session s or none, may be deleted: over since
+// before the one instant, and nobody may still ask for it at the other.
+func overForLong(before, now string) string {
+	return `(s.id IS NULL OR s.ended <> 0 OR s.expiry <= ` + now + ` OR l.acquisition < s.closed_below)
+		AND CASE WHEN l.over <> 0 THEN l.over_at <= ` + before + `
+			WHEN l.hold_end <> 0 AND l.hold_end <= ` + before + ` OR s.id IS NULL THEN 1
+			WHEN s.ended <> 0 THEN s.ended_at <= ` + before + `
+			ELSE s.expiry <= ` + before + ` END`
+}
+
+func (s *Store) pruneIn(ctx context.Context, prune func(*batch) (int, error)) (int, error) {
 	var n int
 	err := s.writer.do(ctx, &request{op: "prune", do: func(b *batch) (err error) {
-		n, err = b.prune(age, limit)
+		if err = b.flush(); err == nil {
+			n, err = prune(b)
+		}
 		return err
 	}}, false)
 	if err != nil {
@@ -115,35 +163,57 @@ func (s *Store) Prune(ctx context.Context, age time.Duration, limit int) (int, e
 	return n, nil
 }
 
-// prune deletes leases first, then the sessions that no row but an old one names, then records of acquisitions.
-func (b *batch) prune(age time.Duration, limit int) (int, error) {
-	st := b.store.stmts
-	before, total := b.now-int64(age), 0
-	for _, s := range b.sessions { // the statements read the rows, so these must be what the batch knows
-		if s.dirty && !s.isNew {
-			if err := b.saveSession(s); err != nil {
-				return 0, b.fail(err)
-			}
-			s.dirty = false
-			b.wrote = true
+// flush writes the sessions that the batch has changed so far: statements over many rows read what is written.
+func (b *batch) flush() error {
+	for _, s := range b.sessions {
+		if !s.dirty {
+			continue
+		}
+		if err := b.saveSession(s); err != nil {
+			return b.fail(err)
+		}
+		s.dirty, s.isNew = false, false
+		b.wrote = true
+	}
+	return nil
+}
+
+// pruneLeases deletes those of the names that are still over for as long as when they were read.
+func (b *batch) pruneLeases(age time.Duration, names []string) (int, error) {
+	total := 0
+	for _, name := range names {
+		n, err := b.pruneBy(b.store.stmts.pruneLease, b.now-int64(age), b.now, name)
+		if total += n; err != nil {
+			return total, err
 		}
 	}
-	for _, step := range []*sql.Stmt{st.pruneLeases, st.pruneEnds, st.pruneSessions} {
-		if total >= limit {
-			break
-		}
-		result, err := step.Exec(before, limit-total, b.now)
-		if err != nil {
-			return 0, b.fail(err)
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return 0, b.fail(err)
-		}
-		total += int(n)
-	}
-	b.wrote = b.wrote || total > 0
 	return total, nil
+}
+
+// pruneEnded deletes records of acquisitions, then sessions, by their indexes.
+func (b *batch) pruneEnded(age time.Duration, limit int) (int, error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	n, err := b.pruneBy(b.store.stmts.pruneEnds, b.now-int64(age), b.now, limit)
+	if err != nil || n == limit {
+		return n, err
+	}
+	m, err := b.pruneBy(b.store.stmts.pruneSessions, b.now-int64(age), b.now, limit-n)
+	return n + m, err
+}
+
+func (b *batch) pruneBy(stmt *sql.Stmt, args ...any) (int, error) {
+	result, err := stmt.Exec(args...)
+	if err != nil {
+		return 0, b.fail(err)
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return 0, b.fail(err)
+	}
+	b.wrote = b.wrote || n > 0
+	return int(n), nil
 }
 
 // RaiseEpoch is part of [lease.EpochRaiser].
@@ -167,8 +237,17 @@ func (s *Store) RaiseEpoch(ctx context.Context, above fence.Token) (fence.Token,
 	return floor, nil
 }
 
-// maxEpoch leaves room for the tokens after it.
-const maxEpoch = 1 << 62
+const (
+	maxEpoch = 1 << 62 // leaves room for the tokens after it
+	maxAhead = 1024    // names that are stopped at the same time
+)
+
+func (b *batch) countAhead() (n int, err error) {
+	if err := b.store.stmts.countAhead.QueryRow().Scan(&n); err != nil {
+		return 0, b.fail(err)
+	}
+	return n, nil
+}
 
 // ReportAhead stops grants for the claim's name until the epoch is raised, if its token is above everything that this
 // authority has issued: the file was restored from a copy, and the tokens in between may come again. [Store.Fenced]
@@ -177,12 +256,15 @@ func (s *Store) ReportAhead(ctx context.Context, claim fence.Claim) error {
 	if err := claim.Check(); err != nil {
 		return err
 	}
-	if claim.Authority != s.id {
-		return nil
+	if claim.Authority != s.id || claim.Token > maxEpoch {
+		return nil // no epoch can be raised to such a token: it was made up, by whoever
 	}
 	return s.writer.do(ctx, &request{op: "report", do: func(b *batch) error {
 		if int64(claim.Token) <= b.auth.issued {
 			return nil
+		}
+		if count, err := b.countAhead(); err != nil || count >= maxAhead {
+			return err // one more of so many says nothing new
 		}
 		b.wrote = true
 		if _, err := b.store.stmts.insertAhead.Exec(claim.Name, int64(claim.Token)); err != nil {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"strings"
 
-	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
 )
 
@@ -78,7 +77,7 @@ func (s *Store) scanInfo(rows *sql.Rows) (lease.Info, error) {
 		return lease.Info{}, s.otherBoot()
 	}
 	row.name = strings.Clone(row.name)
-	row.acquisition, row.session = fence.ID(acquisition), fence.ID(sessionID)
+	row.acquisition, row.session = asID(acquisition), asID(sessionID)
 	row.over, holder.ended = lease.End(over), lease.End(ended)
 	return row.info(&holder, max(mark, anchor+int64(s.kernel()))), nil
 }

@@ -9,6 +9,12 @@ import (
 	"github.com/tenure-go/tenure/lease"
 )
 
+// asID reads an id column. A damaged file may hold anything in it: what is short names nothing.
+func asID(column []byte) (id fence.ID) {
+	copy(id[:], column)
+	return id
+}
+
 // leaseRow is a row of tenure_lease; token 0 stands for no row.
 type leaseRow struct {
 	name             string

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -67,7 +68,10 @@ func (b *batch) sweep() error {
 			s.end(lease.EndExpired, s.expiry)
 		}
 	}
-	_, err = b.prune(sweepAge, sweepRows)
+	if err := b.flush(); err != nil {
+		return err
+	}
+	_, err = b.pruneEnded(sweepAge, sweepRows)
 	return err
 }
 
@@ -83,7 +87,7 @@ func (b *batch) expiredSessions() ([]fence.ID, error) {
 		if err := rows.Scan(&id); err != nil {
 			return nil, b.fail(err)
 		}
-		expired = append(expired, fence.ID(id))
+		expired = append(expired, asID(id))
 	}
 	if err := rows.Err(); err != nil {
 		return nil, b.fail(err)
@@ -95,6 +99,10 @@ func (b *batch) expiredSessions() ([]fence.ID, error) {
 func (s *Store) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewal, error) {
 	if err := req.Check(); err != nil {
 		return lease.Renewal{}, err
+	}
+	req.Release = slices.Clone(req.Release) // the writer may read it after the caller's context has ended
+	for i := range req.Release {
+		req.Release[i].Names = slices.Clone(req.Release[i].Names)
 	}
 	var renewal lease.Renewal
 	err := s.writer.do(ctx, &request{op: "renew", id: req.Session, do: func(b *batch) (err error) {
@@ -153,7 +161,7 @@ func (b *batch) endedOf(s *session) ([]lease.RevokedAcquisition, error) {
 		if err := rows.Scan(&id, &r.Reason); err != nil {
 			return nil, b.fail(err)
 		}
-		r.ID = fence.ID(id)
+		r.ID = asID(id)
 		revoked = append(revoked, r)
 	}
 	if err := rows.Err(); err != nil {
@@ -200,6 +208,7 @@ func (s *Store) Release(ctx context.Context, req lease.ReleaseRequest) (lease.Re
 	if err := req.Check(); err != nil {
 		return lease.Released{}, err
 	}
+	req.Names = slices.Clone(req.Names) // the writer may read it after the caller's context has ended
 	var released lease.Released
 	err := s.writer.do(ctx, &request{op: "release", id: req.ID, do: func(b *batch) (err error) {
 		released, err = b.release(req)

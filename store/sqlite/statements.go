@@ -9,15 +9,15 @@ import (
 
 // statements are prepared once on the writer's connection.
 type statements struct {
-	begin, commit                                  *sql.Stmt
-	authority, saveAuthority                       *sql.Stmt
-	session, insertSession, saveSession            *sql.Stmt
-	lease, grant, regrant, release, settle, revoke *sql.Stmt
-	ended, insertEnded, tellEnded, dropEnded       *sql.Stmt
-	lastEnded, untold                              *sql.Stmt
-	heldOne, heldMany                              *sql.Stmt
-	ahead, insertAhead, dropAhead, fencedBound     *sql.Stmt
-	expired, pruneLeases, pruneSessions, pruneEnds *sql.Stmt
+	begin, commit                                          *sql.Stmt
+	authority, saveAuthority                               *sql.Stmt
+	session, insertSession, saveSession                    *sql.Stmt
+	lease, grant, regrant, release, settle, revoke         *sql.Stmt
+	ended, insertEnded, tellEnded, dropEnded               *sql.Stmt
+	lastEnded, untold                                      *sql.Stmt
+	heldOne, heldMany                                      *sql.Stmt
+	ahead, insertAhead, dropAhead, countAhead, fencedBound *sql.Stmt
+	expired, pruneLease, pruneSessions, pruneEnds          *sql.Stmt
 }
 
 const heldColumns = `SELECT l.name, l.token, l.acquisition, l.hold_end, s.owner, s.expiry, a.boot_id, a.anchor, a.mark, EXISTS (SELECT 1 FROM tenure_ahead)`
@@ -62,7 +62,7 @@ func (st *statements) leaseTexts() map[**sql.Stmt]string {
 		&st.release: `UPDATE tenure_lease SET over = ?1, over_at = ?2
 			WHERE name = ?3 AND acquisition = ?4 AND session = ?5 AND names = ?6 AND over = 0 AND (hold_end = 0 OR hold_end > ?2)`,
 		&st.settle: `UPDATE tenure_lease SET over = ?, over_at = hold_end WHERE name = ? AND acquisition = ? AND over = 0`,
-		&st.revoke: `UPDATE tenure_lease SET over = ?, over_at = ? WHERE acquisition = ? AND over = 0 RETURNING name`,
+		&st.revoke: `UPDATE tenure_lease SET over = ?, over_at = ? WHERE acquisition = ? AND session = ? AND over = 0 RETURNING name`,
 
 		&st.ended: `SELECT how, reason FROM tenure_ended WHERE session = ? AND acquisition = ?`,
 		&st.insertEnded: `INSERT INTO tenure_ended (session, acquisition, how, reason, told, at) VALUES (?, ?, ?, ?, ?, ?)
@@ -84,6 +84,7 @@ func (st *statements) operatorTexts() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
 		&st.ahead:       `SELECT token FROM tenure_ahead WHERE name = ?`,
 		&st.insertAhead: `INSERT INTO tenure_ahead (name, token) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET token = max(token, ?2)`,
+		&st.countAhead:  `SELECT count(*) FROM tenure_ahead`,
 		&st.dropAhead:   `DELETE FROM tenure_ahead WHERE token <= ?`,
 		&st.fencedBound: `SELECT
 			coalesce((SELECT s.ttl FROM tenure_lease l JOIN tenure_session s ON s.id = l.session WHERE l.name = ?1 AND l.acquisition = ?2), 0),
@@ -91,22 +92,17 @@ func (st *statements) operatorTexts() map[**sql.Stmt]string {
 			FROM tenure_authority a`,
 
 		&st.expired: `SELECT id FROM tenure_session WHERE ended = 0 AND expiry <= ? ORDER BY expiry LIMIT ?`,
-		// ?1 is the instant before which a thing must have been over, ?2 the limit, ?3 now.
-		&st.pruneLeases: `DELETE FROM tenure_lease WHERE name IN (
+		// ?1 is the instant before which a thing must have been over, ?2 is now.
+		&st.pruneLease: `DELETE FROM tenure_lease WHERE name = (
 			SELECT l.name FROM tenure_lease l LEFT JOIN tenure_session s ON s.id = l.session
-			WHERE (s.id IS NULL OR s.ended <> 0 OR s.expiry <= ?3 OR l.acquisition < s.closed_below)
-			AND CASE WHEN l.over <> 0 THEN l.over_at <= ?1
-				WHEN l.hold_end <> 0 AND l.hold_end <= ?1 OR s.id IS NULL THEN 1
-				WHEN s.ended <> 0 THEN s.ended_at <= ?1
-				ELSE s.expiry <= ?1 END
-			LIMIT ?2)`,
+			WHERE l.name = ?3 AND ` + overForLong("?1", "?2") + `)`,
 		&st.pruneEnds: `DELETE FROM tenure_ended WHERE (session, acquisition) IN (
 			SELECT e.session, e.acquisition FROM tenure_ended e LEFT JOIN tenure_session s ON s.id = e.session
-			WHERE e.at <= ?1 AND (s.id IS NULL OR s.ended <> 0 OR s.expiry <= ?3 OR e.told = 1 AND e.acquisition < s.closed_below)
-			LIMIT ?2)`,
-		&st.pruneSessions: `DELETE FROM tenure_session WHERE ?3 >= ?1 AND id IN (
+			WHERE e.at <= ?1 AND (s.id IS NULL OR s.ended <> 0 OR s.expiry <= ?2 OR e.told = 1 AND e.acquisition < s.closed_below)
+			LIMIT ?3)`,
+		&st.pruneSessions: `DELETE FROM tenure_session WHERE ?2 >= ?1 AND id IN (
 			SELECT id FROM tenure_session WHERE ended <> 0 AND ended_at <= ?1
-			UNION ALL SELECT id FROM tenure_session WHERE ended = 0 AND expiry <= ?1 LIMIT ?2)`,
+			UNION ALL SELECT id FROM tenure_session WHERE ended = 0 AND expiry <= ?1 LIMIT ?3)`,
 	}
 }
 

@@ -20,8 +20,8 @@ const (
 )
 
 const (
-	recordAt     = 0 // incarnation (16), device (8), inode (8)
-	recordLength = 32
+	recordAt     = 0 // incarnation (16), device (8), inode (8), birth (8)
+	recordLength = 40
 	holderAt     = 64 // pid (8), boot clock when MAIN was taken (8)
 	holderLength = 16
 )
@@ -127,8 +127,14 @@ func (f *sideFile) heldBy() string {
 	return fmt.Sprintf("; the last to write was pid %d%s, %v ago", pid, processState(pid), since.Round(time.Millisecond))
 }
 
-// identity is which file on which device.
-type identity struct{ device, inode uint64 }
+// identity is which file on which device. An inode's number is used again after its file was deleted, so
+// the time of its birth belongs to it, where the file system keeps one.
+type identity struct{ device, inode, born uint64 }
+
+// sameFile compares but for the device, whose number may change with every mount.
+func (i identity) sameFile(other identity) bool {
+	return i.inode == other.inode && i.born == other.born
+}
 
 // record is what the side file keeps of the database.
 type record struct {
@@ -145,7 +151,7 @@ func (f *sideFile) readRecord() (record, bool, error) {
 	if err != nil {
 		return record{}, false, err
 	}
-	r := record{file: identity{binary.BigEndian.Uint64(raw[16:24]), binary.BigEndian.Uint64(raw[24:32])}}
+	r := record{file: identity{binary.BigEndian.Uint64(raw[16:24]), binary.BigEndian.Uint64(raw[24:32]), binary.BigEndian.Uint64(raw[32:40])}}
 	copy(r.incarnation[:], raw[:16])
 	return r, !r.incarnation.IsZero(), nil
 }
@@ -155,6 +161,7 @@ func (f *sideFile) writeRecord(r record) error {
 	copy(raw[:16], r.incarnation[:])
 	binary.BigEndian.PutUint64(raw[16:24], r.file.device)
 	binary.BigEndian.PutUint64(raw[24:32], r.file.inode)
+	binary.BigEndian.PutUint64(raw[32:40], r.file.born)
 	_, err := f.file.WriteAt(raw[:], recordAt)
 	return err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxQueue = 4096 // requests that wait for the writer; one more is refused
+	maxQueue = 4096 // requests of a kind, renewals or others, that wait for the writer; one more is refused
 	maxBatch = 256  // requests in one transaction
 	// maxUrgent are renewals, while others wait.
 	maxUrgent = maxBatch * 3 / 4
@@ -32,7 +32,8 @@ type request struct {
 	// turn is set for a caller that wants the connection for itself. It is closed when it may begin, the
 	// caller closes finished, and gets a nil result once the turn was given back.
 	turn, finished chan struct{}
-	passed         bool // renewals went before it once, while it headed the queue
+	fatal          error // why the store must stop after it, set before finished is closed
+	passed         bool  // renewals went before it once, while it headed the queue
 }
 
 // writer takes the waiting requests, renewals first, and commits them together: whatever is waiting, never a
@@ -84,14 +85,14 @@ func (w *writer) enqueue(r *request, urgent bool) error {
 	if w.stopped != nil {
 		return w.stopped
 	}
-	if len(w.queue)+len(w.urgent) >= maxQueue {
+	queue := &w.queue
+	if urgent {
+		queue = &w.urgent
+	}
+	if len(*queue) >= maxQueue {
 		return fmt.Errorf("%d requests wait already%s", maxQueue, w.store.side.heldBy())
 	}
-	if urgent {
-		w.urgent = append(w.urgent, r)
-	} else {
-		w.queue = append(w.queue, r)
-	}
+	*queue = append(*queue, r)
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -186,6 +187,7 @@ func (w *writer) round() (more bool, fatal error) {
 		case taken[0].turn != nil:
 			close(taken[0].turn)
 			<-taken[0].finished
+			fatal = taken[0].fatal
 		default:
 			fatal = w.store.commit(taken)
 		}
