@@ -24,7 +24,7 @@ const processesMethod = "Eight processes have one file open. Each renews its ses
 const childEnv = "TENURE_BENCH_CHILD"
 
 // processTimes is how much longer than another measurement this one takes: its tail is the point.
-const processTimes = 5
+const processTimes = 10
 
 // childConfig tells a child what to do.
 type childConfig struct {

@@ -32,8 +32,8 @@ const (
 
 // defaults of a real run, and of a quick one.
 const (
-	defaultRounds  = 3
-	defaultSeconds = 2
+	defaultRounds  = 5
+	defaultSeconds = 1
 	quickRounds    = 1
 	quickSeconds   = 0.05
 )
@@ -46,8 +46,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.all, "all", false, "run all benchmarks; the same as naming none")
 	f.StringVar(&o.only, "only", "", "run these `names`, separated by commas")
 	f.BoolVar(&o.quick, "quick", false, "run for a moment: shows that it runs, the figures mean nothing")
-	f.IntVar(&o.rounds, "rounds", 0, "interleaved `rounds`, 1 or more; 0 for the default, 3")
-	f.Float64Var(&o.seconds, "seconds", 0, "`seconds` of each measurement in a round; 0 for the default, 2. The processes run five times as long")
+	f.IntVar(&o.rounds, "rounds", 0, "interleaved `rounds`, 1 or more; 0 for the default, 5")
+	f.Float64Var(&o.seconds, "seconds", 0, "`seconds` of each measurement in a round; 0 for the default, 1. The processes run ten times as long, the fenced transactions five")
 	f.StringVar(&o.out, "out", "", "`folder` for the JSON; default out, in this module")
 	f.StringVar(&o.dir, "dir", "", "`folder` for the database files, on the disk that is to be measured; default: the folder of --out")
 	f.StringVar(&o.tenure, "tenure", "", "the tenure `binary` to time; default: it is built first")
