@@ -96,7 +96,7 @@ virtual machine restored together with its disk. Where an error names a token, g
 				}
 				floor = parsed
 			}
-			s, _, err := a.open(cmd.Context(), openOptions{})
+			s, _, err := a.open(cmd.Context(), openOptions{made: true})
 			if err != nil {
 				return err
 			}

@@ -95,7 +95,7 @@ JSON: {"leases": [{"name", "token", "held", "owner", "acquisition", "session", "
 			if limit < 1 {
 				return usagef("--limit %d: want 1 or more", limit)
 			}
-			s, _, err := a.open(cmd.Context(), openOptions{})
+			s, _, err := a.open(cmd.Context(), openOptions{made: true})
 			if err != nil {
 				return err
 			}
@@ -188,7 +188,7 @@ latest lease ended. A name that nobody ever acquired, or whose row was pruned, h
 			if err := lease.CheckName(args[0]); err != nil {
 				return err
 			}
-			s, _, err := a.open(cmd.Context(), openOptions{})
+			s, _, err := a.open(cmd.Context(), openOptions{made: true})
 			if err != nil {
 				return err
 			}

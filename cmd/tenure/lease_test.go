@@ -5,7 +5,9 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +46,7 @@ func (w *world) list(args ...string) listing {
 func TestLeaseList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.ok("migrate")
 	if got := w.list(); len(got.Leases) != 0 || got.More {
 		t.Errorf("in an empty store: %+v", got)
 	}
@@ -100,6 +103,7 @@ func TestLeaseList(t *testing.T) {
 func TestLeaseShow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.ok("migrate")
 	if got := w.ok("lease", "show", "job"); !strings.Contains(got, "never acquired") {
 		t.Errorf("before: %q", got)
 	}
@@ -160,6 +164,7 @@ func TestLeaseRevoke(t *testing.T) {
 func TestLeaseBadInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.ok("migrate")
 	for _, args := range [][]string{
 		{}, {"lease"}, {"epoch"}, {"bogus"}, {"lease", "bogus"}, {"lease", "ls", "a", "b"}, {"lease", "ls", "--limit", "0"}, {"lease", "ls", "--bogus"},
 		{"lease", "ls", strings.Repeat("x", 513)}, {"lease", "show"}, {"lease", "show", ""}, {"lease", "show", "a#1"}, {"lease", "show", "a", "b"},
@@ -193,6 +198,7 @@ func TestLeasePrune(t *testing.T) {
 func TestEpochRaise(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.ok("migrate")
 	const above = "70368744177664"
 	var out struct {
 		Above fence.Token `json:"above"`
@@ -329,5 +335,23 @@ func TestGuardByHand(t *testing.T) {
 	}
 	if out, err := exec.Command(binary, "help").CombinedOutput(); err != nil || strings.Contains(string(out), guardWord) {
 		t.Errorf("help shows the guard: %v\n%s", err, out)
+	}
+}
+
+// TestNoStoreIsMadeByLooking: a mistyped store is told, not made, by the commands that look or repair.
+func TestNoStoreIsMadeByLooking(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	missing := filepath.Join(t.TempDir(), "folder", "t.db")
+	for _, args := range [][]string{
+		{"lease", "ls"}, {"lease", "show", "job"}, {"lease", "revoke", "job", "--token", "1", "--reason", "x"}, {"lease", "prune"}, {"epoch", "raise"},
+	} {
+		got := w.do(append(args, "--store", "sqlite:"+missing)...)
+		if got.code != 77 || !strings.Contains(got.last(), "no store at "+missing) {
+			t.Errorf("%q: exit %d, %s", args, got.code, got.last())
+		}
+	}
+	if _, err := os.Stat(filepath.Dir(missing)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder was made: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ JSON: {"already", "names", "believes_at_most_ms", "former": as of tenure lease s
 			if err := req.Check(); err != nil {
 				return err
 			}
-			s, _, err := a.open(cmd.Context(), openOptions{})
+			s, _, err := a.open(cmd.Context(), openOptions{made: true})
 			if err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ longer than --age is beyond what the store can recognise, so keep --age well abo
 			if age < lease.MinPruneAge {
 				return usagef("--age %v: want %v or more", age, lease.MinPruneAge)
 			}
-			s, _, err := a.open(cmd.Context(), openOptions{})
+			s, _, err := a.open(cmd.Context(), openOptions{made: true})
 			if err != nil {
 				return err
 			}

@@ -81,7 +81,8 @@ which rises with every owner, lets a resource refuse the late write of a former 
 The store is named by --store or TENURE_STORE. Known are
 ` + schemes + `.
 "sqlite:" alone is $XDG_STATE_HOME/tenure/tenure.db; without that variable ~/.local/state/tenure/tenure.db,
-for root /var/lib/tenure/tenure.db. Missing folders are made, readable by this user alone.
+for root /var/lib/tenure/tenure.db. tenure run, migrate and drill make a missing store, in
+folders readable by this user alone; the other commands say that there is none.
 
 Exit codes: 0 success; 1 refused or failed; 64 the command line makes no sense; 75 not acquired; 77 the store was not
 reached. tenure run has more. With --json, tokens are strings and durations are numbers ending in _ms.`,

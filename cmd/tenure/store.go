@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,12 +110,16 @@ func (l location) notice() string {
 // openOptions are what a command may ask for beside the location.
 type openOptions struct {
 	adopt bool          // install beside the tables of another program
+	made  bool          // refuse to make a store: a command that looks or repairs finds nothing in a new one
 	wait  time.Duration // bound of the opening; 0: openWait
 }
 
 // openStore opens the store, making its folders, readable by this user alone, and its file if they are missing.
 // Every error is a storeError.
 func openStore(ctx context.Context, l location, o openOptions) (store, error) {
+	if _, err := os.Stat(l.path); o.made && errors.Is(err, fs.ErrNotExist) {
+		return nil, &storeError{fmt.Errorf("there is no store at %s; check --store and TENURE_STORE; tenure run and tenure migrate make one", l.path)}
+	}
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
 		return nil, &storeError{fmt.Errorf("making the folder of %s: %w", l.path, err)}
 	}
