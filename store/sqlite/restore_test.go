@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -355,4 +356,46 @@ func TestSideFileDeletedWhileOpen(t *testing.T) {
 	if _, err := q.ask("a"); err == nil {
 		t.Error("a held name was granted")
 	}
+}
+
+// A file that was deleted and made anew often gets the same inode's number; its birth tells the two apart.
+func TestRestoredUnderTheSameInodeBesideStaleLog(t *testing.T) {
+	t.Parallel()
+	for range 4 {
+		path := newPath(t)
+		shutDown(t, openPath(t, path))
+		copied := contents(t, vacuumCopy(t, path))
+		killedWorker(t, path)
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte(copied), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(t.Context(), Config{Path: path})
+		wantKind(t, err, ErrStaleLog, "remove", path+"-wal")
+	}
+}
+
+// Content that was copied over a closed file keeps the file's identity. Where the log of a crash then does not fit, the file is
+// refused; that it always shows cannot be promised, and guarantees.md does not.
+func TestCopiedOverBesideStaleLog(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := openPath(t, path)
+	p := join(t, s, time.Minute)
+	for i := range 300 { // enough for pages that the log does not hold
+		p.take(fmt.Sprintf("early/%d", i))
+	}
+	shutDown(t, s)
+	copied := contents(t, vacuumCopy(t, path))
+	s = openPath(t, path)
+	p = join(t, s, time.Minute)
+	for i := range 300 {
+		p.take(fmt.Sprintf("late/%d", i))
+	}
+	shutDown(t, s)
+	killedWorker(t, path)
+	if err := os.WriteFile(path, []byte(copied), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(t.Context(), Config{Path: path})
+	wantKind(t, err, ErrStaleLog, path+"-wal", "copy the backup again")
 }
