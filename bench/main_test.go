@@ -253,6 +253,14 @@ func TestPreparedTxIsVerifiedTheSame(t *testing.T) {
 	if err := f.open(t.Context(), filepath.Join(t.TempDir(), "t.db")); err != nil {
 		t.Fatal(err)
 	}
+	if len(f.prepared) == 0 {
+		t.Error("no check ran on prepared statements")
+	}
+	for query, statement := range f.prepared {
+		if statement == nil {
+			t.Errorf("not prepared: %s", query)
+		}
+	}
 	good := f.claim
 	f.claim.Token++ // never issued
 	for _, check := range f.checks() {
@@ -267,11 +275,6 @@ func TestPreparedTxIsVerifiedTheSame(t *testing.T) {
 	for _, check := range append(f.checks(), check{name: viaFenced}) {
 		if err := f.transact(t.Context(), check); err != nil {
 			t.Errorf("%s under the claim: %v", check.name, err)
-		}
-	}
-	for query, statement := range f.prepared {
-		if statement == nil {
-			t.Errorf("not prepared: %s", query)
 		}
 	}
 }
