@@ -67,6 +67,7 @@ func TestRequestsKeepNoSliceOfTheCaller(t *testing.T) {
 	waitQueued(t, s, 1)
 	second, third := make(chan struct{}), make(chan struct{})
 	go s.writer.do(t.Context(), &request{op: "wait", do: func(*batch) error { close(second); <-third; return nil }}, true)
+	waitQueued(t, s, 2)
 	close(goOn)
 	<-second // the acquire is in the same batch, behind this one: it was taken
 	cancel()
