@@ -18,19 +18,18 @@ import (
 
 const fencedMethod = "A program's own transaction on the authority's file, on a `database/sql` connection of its own: BEGIN IMMEDIATE, one UPDATE of one row of its own table by a prepared statement, " +
 	"COMMIT (WAL, synchronous FULL). The same with a check as its first statement. The sides take turns in blocks of a few transactions, one goroutine, nobody else on the file. " +
-	"*Prepared* hands the check a `sqlite.DBTX` that prepares each statement once; the others hand it the `*sql.Tx` itself. `Fenced` is the store's own, turn and bound included: " +
+	"*Prepared* hands the check a transaction with `sqlite.Prepare`, as the write itself has; the others hand it the `*sql.Tx` itself, and each check is parsed anew. `Fenced` is the store's own, turn and bound included: " +
 	"it is for information, because it does more."
 
 const fencedBlock = 5 // transactions of one side before the next one's turn
 
 // fencedSide is the program whose writes are to be protected.
 type fencedSide struct {
-	store  *sqlite.Store
-	db     *sql.DB
-	update *sql.Stmt
-	claim  fence.Claim
-	// prepared holds the statements of the checks by their text; nil for one that was only noted.
-	prepared map[string]*sql.Stmt
+	store    *sqlite.Store
+	db       *sql.DB
+	update   *sql.Stmt
+	claim    fence.Claim
+	prepared *sqlite.Prepared
 }
 
 // check is what a transaction does before its write.
@@ -54,63 +53,17 @@ func (f *fencedSide) checks() []check {
 		{"sqlite.Enter", func(ctx context.Context, tx *sql.Tx) error { return sqlite.Enter(ctx, tx, resource, f.claim) }},
 		{"sqlite.Admit", func(ctx context.Context, tx *sql.Tx) error { return sqlite.Admit(ctx, tx, resource, f.claim) }},
 		{"sqlite.Verify, prepared", func(ctx context.Context, tx *sql.Tx) error {
-			return sqlite.Verify(ctx, preparedTx{tx, f}, f.claim)
+			return sqlite.Verify(ctx, f.prepared.In(tx), f.claim)
 		}},
 		{"sqlite.Enter, prepared", func(ctx context.Context, tx *sql.Tx) error {
-			return sqlite.Enter(ctx, preparedTx{tx, f}, resource, f.claim)
+			return sqlite.Enter(ctx, f.prepared.In(tx), resource, f.claim)
 		}},
 	}
-}
-
-// preparedTx is a transaction that uses statements which are prepared once for the life of the connection. One that
-// it meets for the first time runs as it is and is noted, to be prepared after the transaction.
-type preparedTx struct {
-	tx   *sql.Tx
-	side *fencedSide
-}
-
-// ExecContext is part of [sqlite.DBTX].
-func (p preparedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if known := p.side.known(query); known != nil {
-		return p.tx.StmtContext(ctx, known).ExecContext(ctx, args...) //nolint:sqlclosecheck // the transaction's end closes it
-	}
-	return p.tx.ExecContext(ctx, query, args...)
-}
-
-// QueryRowContext is part of [sqlite.DBTX].
-func (p preparedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if known := p.side.known(query); known != nil {
-		return p.tx.StmtContext(ctx, known).QueryRowContext(ctx, args...) //nolint:sqlclosecheck // the transaction's end closes it
-	}
-	return p.tx.QueryRowContext(ctx, query, args...)
-}
-
-func (f *fencedSide) known(query string) *sql.Stmt {
-	known, ok := f.prepared[query]
-	if !ok {
-		f.prepared[query] = nil
-	}
-	return known
-}
-
-// prepareNoted prepares what the transactions so far have used.
-func (f *fencedSide) prepareNoted(ctx context.Context) error {
-	for query, known := range f.prepared {
-		if known != nil {
-			continue
-		}
-		statement, err := f.db.PrepareContext(ctx, query) //nolint:sqlclosecheck // close closes all that were prepared
-		if err != nil {
-			return err
-		}
-		f.prepared[query] = statement
-	}
-	return nil
 }
 
 func runFenced(ctx context.Context, p *plan, r *report.Report) (err error) {
 	r.Method = fencedMethod
-	f := newFencedSide()
+	f := &fencedSide{}
 	defer func() { err = errors.Join(err, f.close(context.WithoutCancel(ctx))) }()
 	if err := f.open(ctx, p.path("fenced.db")); err != nil {
 		return err
@@ -130,8 +83,6 @@ func runFenced(ctx context.Context, p *plan, r *report.Report) (err error) {
 	f.tables(r, p50, p10)
 	return nil
 }
-
-func newFencedSide() *fencedSide { return &fencedSide{prepared: map[string]*sql.Stmt{}} }
 
 func (f *fencedSide) open(ctx context.Context, path string) (err error) {
 	if f.store, err = sqlite.Open(ctx, sqlite.Config{Path: path}); err != nil {
@@ -156,20 +107,21 @@ func (f *fencedSide) open(ctx context.Context, path string) (err error) {
 	if f.update, err = f.db.PrepareContext(ctx, updateAccount); err != nil {
 		return err
 	}
-	for _, check := range f.checks() { // each once: the mark exists then, and the statements are known
+	if f.prepared, err = sqlite.Prepare(ctx, f.db); err != nil {
+		return err
+	}
+	for _, check := range f.checks() { // each once: the mark exists then
 		if err := f.transact(ctx, check); err != nil {
 			return err
 		}
 	}
-	return f.prepareNoted(ctx)
+	return nil
 }
 
 func (f *fencedSide) close(ctx context.Context) error {
 	var err error
-	for _, statement := range f.prepared {
-		if statement != nil {
-			err = errors.Join(err, statement.Close())
-		}
+	if f.prepared != nil {
+		err = errors.Join(err, f.prepared.Close())
 	}
 	if f.update != nil {
 		err = errors.Join(err, f.update.Close())

@@ -39,6 +39,7 @@ var kernel = sync.OnceValue(func() (k struct {
 // A resource that takes claims from outside asks [fence.Claim.For] first which name the claim is to.
 //
 // A transaction of the caller's own does not take Tenure's turns and may starve beside busy stores; [Store.Fenced] does.
+// In a plain transaction the statement is parsed anew each time; [Prepare] spares that.
 func Verify(ctx context.Context, tx DBTX, claim fence.Claim) error {
 	if err := claim.Check(); err != nil {
 		return err
@@ -54,9 +55,7 @@ func verify(ctx context.Context, tx DBTX, claim fence.Claim, now clock.Source, b
 	// One statement in the common case, because a caller's transaction has none prepared and parsing is what costs. It
 	// writes, though it changes nothing: that takes the writer lock, so that what it read stays true.
 	before := now()
-	result, err := tx.ExecContext(ctx, `UPDATE tenure_lease SET token = ?3 WHERE name = ?1 AND acquisition = ?2 AND token = ?3 AND over = 0 AND hold_end = 0
-		AND (SELECT expiry FROM tenure_session WHERE id = session AND ended = 0)
-		> (SELECT anchor + ?4 FROM tenure_authority WHERE id = ?5 AND boot_id = ?6 AND mark <= anchor + ?4)`,
+	result, err := tx.ExecContext(ctx, verifyStatement,
 		claim.Name, claim.Acquisition[:], int64(claim.Token), int64(before), claim.Authority[:], bootID)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
@@ -142,8 +141,7 @@ func raise(ctx context.Context, tx DBTX, resource string, claim fence.Claim) err
 		return err
 	}
 	// It writes, also when the token is equal, and takes the file's only writer lock, also when it moves no row.
-	result, err := tx.ExecContext(ctx, `UPDATE tenure_mark SET token = ?1 WHERE resource = ?2 AND authority = ?3 AND name = ?4 AND token <= ?1
-		AND NOT EXISTS (SELECT 1 FROM tenure_authority WHERE id = ?3 AND issued < ?1)`,
+	result, err := tx.ExecContext(ctx, raiseStatement,
 		int64(claim.Token), resource, claim.Authority[:], claim.Name)
 	if err != nil {
 		return fmt.Errorf("raising the mark of %q: %w", resource, err)
