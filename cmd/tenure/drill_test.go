@@ -110,7 +110,7 @@ func TestDrillInterrupted(t *testing.T) {
 	if n := drillTables(t, strings.TrimPrefix(w.store, "sqlite:")); n != 0 {
 		t.Errorf("%d tables left", n)
 	}
-	if out := w.ok("lease", "ls", "--json"); !strings.Contains(out, "tenure-drill/") {
+	if out := w.ok("lease", "ls", "--all", "--json"); !strings.Contains(out, "tenure-drill/") {
 		t.Errorf("the names that were leased: %s", out)
 	}
 	if _, r := drillReport(t, w, "duplicate-release", "--rounds", "1", "--json"); !r.OK {
