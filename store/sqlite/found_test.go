@@ -55,7 +55,15 @@ func TestRequestsKeepNoSliceOfTheCaller(t *testing.T) {
 	s := openPath(t, newPath(t))
 	p := join(t, s, time.Minute)
 	entered, goOn := make(chan struct{}), make(chan struct{})
-	go s.writer.do(t.Context(), &request{op: "wait", do: func(*batch) error { close(entered); <-goOn; return nil }}, true)
+	hold := func(reached, until chan struct{}) {
+		go func() {
+			r := &request{op: "wait", do: func(*batch) error { close(reached); <-until; return nil }}
+			if err := s.writer.do(t.Context(), r, true); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	hold(entered, goOn)
 	<-entered
 	names := []string{"asked"}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +74,7 @@ func TestRequestsKeepNoSliceOfTheCaller(t *testing.T) {
 	}()
 	waitQueued(t, s, 1)
 	second, third := make(chan struct{}), make(chan struct{})
-	go s.writer.do(t.Context(), &request{op: "wait", do: func(*batch) error { close(second); <-third; return nil }}, true)
+	hold(second, third)
 	waitQueued(t, s, 2)
 	close(goOn)
 	<-second // the acquire is in the same batch, behind this one: it was taken
