@@ -35,7 +35,8 @@ var (
 	ErrShutDown = errors.New("shut down")
 )
 
-// FileError says what is wrong with the database file and what to do. Nothing was changed.
+// FileError says what is wrong with the database file and what to do. The database was not changed; the side file
+// FILE-tenure may have been made beside it.
 type FileError struct {
 	Path   string
 	Kind   error

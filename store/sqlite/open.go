@@ -73,7 +73,7 @@ const minVersion = "3.51.3"
 
 // Open opens or makes the authority at cfg.Path. It waits, until ctx ends, while another process writes.
 //
-// It returns a [*FileError] that says what is wrong with the file and what to do; nothing was changed then.
+// It returns a [*FileError] that says what is wrong with the file and what to do; the database was not changed then.
 // The store must be shut down with [Store.Shutdown].
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, log: cfg.Logger, closed: make(chan struct{})}
