@@ -169,7 +169,7 @@ func (s *Session) Stats() SessionStats {
 //
 // Close ignores the end of ctx and takes at most the TTL, no less than 1 s and no more than 5 s, as long as the store
 // heeds its context. No renewal is sent once the authority is asked to close. When Close returns, no
-// goroutine or timer of the session is left, unless a call to the store never returned, which is logged.
+// goroutine or timer of the session is left, unless a call to the store never returned, which is logged, or an OnWarn did not.
 //
 // Closing again is success. Close returns an [*EndedError] if the session had been over before, as the authority
 // told it: its leases were lost earlier than the caller may believe. It returns an error matching [ErrUnknown] or
