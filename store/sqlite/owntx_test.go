@@ -398,3 +398,39 @@ func TestMarkDecidesAsThePureRule(t *testing.T) {
 		}
 	}
 }
+
+// A check that waited for the lock past the expiry reads the clock again under the lock: what was in force before the wait
+// proves nothing. The clock here is past the expiry at its second reading.
+func TestVerifyReadsTheClockAgainAfterAWait(t *testing.T) {
+	t.Parallel()
+	h := newManualHarness(t)
+	p := join(t, h.store, time.Minute)
+	claim := p.take("a")
+	for name, c := range map[string]struct {
+		waited time.Duration
+		want   error
+	}{
+		"no wait":                 {0, nil},
+		"a wait within the TTL":   {time.Second, nil},
+		"a wait up to the expiry": {time.Minute, fence.ErrRefused},
+	} {
+		tx, err := h.own.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start, readings := time.Duration(h.tick.Load()), 0
+		clock := func() time.Duration {
+			readings++
+			if readings == 1 {
+				return start
+			}
+			return start + c.waited
+		}
+		if err := verify(t.Context(), tx, claim, clock, "manual"); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+}
