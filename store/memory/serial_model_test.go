@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -71,3 +72,11 @@ func (m *serial) write(owner string, token fence.Token, value string) error {
 	m.value = value
 	return nil
 }
+
+// What the seed model answers. After each of them nothing has changed.
+var (
+	errStepBack  = errors.New("the clock never goes back")
+	errTTL       = errors.New("a TTL must be positive")
+	errHeld      = errors.New("held")
+	errNotHolder = errors.New("refused: not the holder")
+)
