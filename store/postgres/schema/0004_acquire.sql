@@ -1,0 +1,351 @@
+-- Acquiring. Lock order: authority (only when the incarnation differs), own session (KEY SHARE, or NO KEY UPDATE where nothing is
+-- waited for afterwards), lease rows by name, other sessions by id, new names.
+
+CREATE TYPE tenure.grant_row AS (o int, code smallint, how smallint, token bigint, remaining interval, hold_left interval, what text);
+
+-- One name, and the common case: the incarnation is known, the session lives, the name is free, and its last acquisition
+-- needs no record: there was none, or it was this session's own, released, and p_closed_below closes it. That bound is then written
+-- to the session's row before the lease's row forgets the id. Everything else goes the long way.
+CREATE FUNCTION tenure.acquire_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval)
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+	c tid;
+	r tenure.grant_row;
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
+		PERFORM tenure.read_committed('acquire'), tenure.durable();
+	END IF;
+	UPDATE tenure.session s SET closed_below = p_closed_below WHERE s.id = p_session AND s.closed_below < p_closed_below AND s.ended = 0
+		AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name AND l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below)
+		AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time() AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead);
+	IF NOT FOUND THEN
+		RETURN QUERY SELECT * FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
+		RETURN;
+	END IF;
+	SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below
+		AND l.acquisition <> p_id FOR NO KEY UPDATE SKIP LOCKED;
+	-- The token is drawn in a later statement than the lock. Nothing in it can wait.
+	UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = 1,
+		max_hold = p_max_hold, hold_until = clock_timestamp() + p_max_hold, over = 0
+	FROM tenure.session s WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND p_id >= s.closed_below
+		AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_id)
+	RETURNING 1, 0, 0, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp() INTO r;
+	IF NOT FOUND THEN
+		r := (1, 6, 0, NULL, NULL, NULL, NULL); -- this transaction holds the session's row: the long way is another transaction's
+	END IF;
+	RETURN NEXT r;
+END $$;
+
+-- Many requests of one session, one name each: strangers to each other. It returns a row for each that it granted or refused as held;
+-- whoever has no row asks singly. It waits for no lease row.
+CREATE FUNCTION tenure.acquire_many(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[], p_max_holds interval[])
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+	v_missing text[];
+	v_rows tid[];
+	v_ids uuid[];
+	v_holds interval[];
+	v_os int[];
+	v_name text;
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
+		PERFORM tenure.read_committed('acquire'), tenure.durable();
+	END IF;
+	IF NOT EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time() AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead) THEN
+		RETURN;
+	END IF;
+	-- A batch in which every name is taken writes nothing.
+	UPDATE tenure.session s SET closed_below = p_closed_below WHERE s.id = p_session AND s.closed_below < p_closed_below AND s.ended = 0
+		AND EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name
+			WHERE l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below)
+		AND NOT EXISTS (SELECT 1 FROM unnest(p_names) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL);
+	IF NOT FOUND THEN
+		-- Some name is new, and inserting it may wait for another insert of it: the session's row is only shared, then.
+		v_missing := ARRAY(SELECT u.name FROM unnest(p_names) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
+		IF v_missing = '{}' AND NOT EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name
+			WHERE l.token = 0 OR l.over = 1 AND l.session = p_session) THEN
+			RETURN QUERY SELECT * FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names);
+			RETURN;
+		END IF;
+		PERFORM 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() FOR KEY SHARE;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+		IF v_missing <> '{}' THEN
+			FOREACH v_name IN ARRAY v_missing LOOP
+				PERFORM tenure.check_name(v_name);
+			END LOOP;
+			INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(v_missing) u (name) ON CONFLICT (name) DO NOTHING;
+		END IF;
+	END IF;
+	-- Only names that are new, or that this session released under an id which the bound closes: nothing is forgotten that may be asked for.
+	SELECT array_agg(k.ctid), array_agg(k.id), array_agg(k.hold), array_agg(k.o) INTO v_rows, v_ids, v_holds, v_os FROM (
+		SELECT l.ctid, u.id, u.hold, u.o FROM unnest(p_ids, p_names, p_max_holds) WITH ORDINALITY u (id, name, hold, o)
+			JOIN tenure.session s ON s.id = p_session JOIN tenure.lease l ON l.name = u.name
+		WHERE (l.token = 0 OR l.over = 1 AND l.session = p_session AND l.acquisition < s.closed_below) AND l.acquisition IS DISTINCT FROM u.id
+		ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
+	RETURN QUERY
+		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = k.id, names = 1,
+			max_hold = k.hold, hold_until = clock_timestamp() + k.hold, over = 0
+		FROM unnest(v_rows, v_ids, v_holds, v_os) k (c, id, hold, o), tenure.session s
+		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND k.id >= greatest(s.closed_below, p_closed_below)
+			AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = k.id)
+		RETURNING k.o, 0::smallint, 0::smallint, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp(), NULL::text;
+	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
+		RETURN QUERY SELECT * FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names);
+	END IF;
+END $$;
+
+-- Refusals that one read without any lock can decide: the session lives, the id is neither over nor in use, and another acquisition
+-- holds the name validly. For one name a request.
+CREATE FUNCTION tenure.held_among(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[])
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	RETURN QUERY
+		SELECT u.o::int, 1::smallint, 0::smallint, l.token, least(h.expires_at, l.hold_until) - clock_timestamp(), NULL::interval, h.owner
+		FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o)
+			JOIN tenure.session s ON s.id = p_session JOIN tenure.lease l ON l.name = u.name JOIN tenure.session h ON h.id = l.session
+		WHERE l.over = 0 AND l.acquisition <> u.id AND h.ended = 0 AND h.expires_at > clock_timestamp() AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp())
+			AND s.ended = 0 AND s.expires_at > clock_timestamp() AND u.id >= greatest(s.closed_below, p_closed_below)
+			AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = u.id);
+END $$;
+
+-- All of the names, or none: the whole rule. p_wait_ms is how long each row that somebody has locked is waited for; 0: not at all, the
+-- result is 8 then. A result that is not a grant is one row.
+CREATE FUNCTION tenure.acquire_rows(p_session uuid, p_closed_below uuid, p_id uuid, p_names text[], p_max_hold interval, p_wait_ms int)
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	v_names text[] := ARRAY(SELECT u.name FROM unnest(p_names) u (name) ORDER BY u.name COLLATE "C");
+	s tenure.session;
+	r tenure.grant_row;
+	v_now timestamptz;
+	v_locked int;
+BEGIN
+	PERFORM tenure.read_committed('acquire'), tenure.durable();
+	IF NOT EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time() AND a.timeline = tenure.timeline()) THEN
+		r := (0, 7, 0, NULL, NULL, NULL, NULL);
+		RETURN NEXT r;
+		RETURN;
+	END IF;
+	-- One read without a lock refuses what is held. Losers write nothing.
+	SELECT * INTO s FROM tenure.session WHERE id = p_session;
+	v_now := clock_timestamp();
+	IF s.ended = 0 AND v_now < s.expires_at THEN
+		r := tenure.judge(s, p_closed_below, p_id, v_names, p_max_hold, v_now);
+		IF r.code IN (1, 5) THEN
+			RETURN NEXT r;
+			RETURN;
+		END IF;
+	END IF;
+	IF s.id IS NULL OR s.ended <> 0 OR v_now >= s.expires_at THEN
+		r := (0, 2, tenure.settle_session(p_session), NULL, NULL, NULL, NULL);
+		IF r.how = 0 THEN
+			r.code := 6; -- it was renewed at this moment
+		END IF;
+		RETURN NEXT r;
+		RETURN;
+	END IF;
+	PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;
+	v_locked := tenure.lock_names(v_names, p_wait_ms);
+	IF v_locked < 0 THEN
+		r := (0, 8, 0, NULL, NULL, NULL, NULL);
+		RETURN NEXT r;
+		RETURN;
+	END IF;
+	-- Later statements than the last wait for a lease row: what they read is what stands.
+	SELECT * INTO s FROM tenure.session WHERE id = p_session;
+	v_now := clock_timestamp();
+	IF s.id IS NULL OR s.ended <> 0 OR v_now >= s.expires_at THEN
+		r := (0, 6, 0, NULL, NULL, NULL, NULL); -- the next attempt finds it over, and writes so
+		RETURN NEXT r;
+		RETURN;
+	END IF;
+	r := tenure.judge(s, p_closed_below, p_id, v_names, p_max_hold, v_now);
+	IF r.o = -2 THEN -- MaxHold passed, and is told now: that is a verdict, and is written
+		UPDATE tenure.lease l SET over = 3, over_at = l.hold_until WHERE l.name = ANY (v_names) AND l.acquisition = p_id AND l.session = p_session
+			AND l.over = 0 AND l.hold_until <= v_now;
+	END IF;
+	IF r.code = 0 AND r.o = -1 THEN
+		RETURN QUERY SELECT * FROM tenure.grants(p_session, p_id, p_names);
+	ELSIF r.code = 0 THEN
+		RETURN QUERY SELECT * FROM tenure.take(p_session, p_closed_below, p_id, p_names, v_names, p_max_hold);
+	ELSE
+		RETURN NEXT r;
+	END IF;
+END $$;
+
+-- Locks the rows that there are, by name. Returns how many, or -1 if somebody else has one locked for too long.
+CREATE FUNCTION tenure.lock_names(p_names text[], p_wait_ms int) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+	v_count int;
+	v_before text := current_setting('lock_timeout');
+BEGIN
+	IF p_wait_ms <= 0 THEN
+		SELECT count(*) INTO v_count FROM (SELECT l.name FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name
+			ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
+		IF v_count < (SELECT count(*) FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name) THEN
+			RETURN -1;
+		END IF;
+		RETURN v_count;
+	END IF;
+	PERFORM set_config('lock_timeout', p_wait_ms::text, true);
+	BEGIN
+		SELECT count(*) INTO v_count FROM (SELECT l.name FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name
+			ORDER BY l.name FOR NO KEY UPDATE OF l) k;
+	EXCEPTION WHEN lock_not_available THEN
+		v_count := -1;
+	END;
+	PERFORM set_config('lock_timeout', v_before, true);
+	RETURN v_count;
+END $$;
+
+-- What the rules say of a request, by what can be read now. Code 0: it may be granted; with o = -1 it has been, and still is.
+CREATE FUNCTION tenure.judge(s tenure.session, p_closed_below uuid, p_id uuid, p_names text[], p_max_hold interval, p_now timestamptz)
+RETURNS tenure.grant_row LANGUAGE plpgsql AS $$
+DECLARE
+	r tenure.grant_row;
+	v_mine int := 0;
+	v_how smallint;
+	v record;
+	v_held record;
+	v_is_held boolean := false;
+BEGIN
+	r := (0, 0, 0, NULL, NULL, NULL, NULL);
+	FOR v IN SELECT l.*, h.ended AS h_ended, h.expires_at AS h_expires_at, h.owner AS h_owner
+		FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name LEFT JOIN tenure.session h ON h.id = l.session
+		WHERE l.token > 0 AND (l.acquisition = p_id OR l.over = 0) ORDER BY u.o LOOP
+		v_how := tenure.over_by(v.over, v.hold_until, v.h_ended, v.h_expires_at, p_now);
+		IF v.acquisition = p_id THEN
+			v_mine := v_mine + 1;
+			IF v.session <> s.id THEN
+				r.code := 4; r.what := 'session';
+				RETURN r;
+			ELSIF v_how <> 0 THEN
+				RETURN tenure.tell_over(s.id, p_id, v_how, v.over);
+			ELSIF v.max_hold IS DISTINCT FROM p_max_hold THEN
+				r.code := 4; r.what := 'max hold';
+				RETURN r;
+			ELSIF v.names <> cardinality(p_names) THEN
+				r.code := 4; r.what := 'names';
+				RETURN r;
+			END IF;
+		ELSIF v_how = 0 AND NOT v_is_held THEN
+			v_held := v;
+			v_is_held := true;
+		END IF;
+	END LOOP;
+	IF v_mine > 0 THEN
+		IF v_mine = cardinality(p_names) THEN
+			r.o := -1;
+		ELSE
+			r.code := 4; r.what := 'names';
+		END IF;
+		RETURN r;
+	END IF;
+	SELECT e.how INTO v_how FROM tenure.ended e WHERE e.session = s.id AND e.acquisition = p_id;
+	IF FOUND THEN
+		RETURN tenure.tell_over(s.id, p_id, v_how, 1::smallint);
+	ELSIF p_id < greatest(s.closed_below, p_closed_below) THEN
+		r.code := 3; r.how := 6;
+		RETURN r;
+	END IF;
+	IF (SELECT a.ahead FROM tenure.authority a) THEN
+		SELECT a.token, a.name INTO r.token, r.what FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.ahead a ON a.name = u.name ORDER BY u.o LIMIT 1;
+		IF FOUND THEN
+			r.code := 5;
+			RETURN r;
+		END IF;
+	END IF;
+	IF v_is_held THEN
+		r.code := 1; r.token := v_held.token; r.remaining := least(v_held.h_expires_at, v_held.hold_until) - p_now; r.what := v_held.h_owner;
+		r.o := array_position(p_names, v_held.name);
+	END IF;
+	RETURN r;
+END $$;
+
+-- How an acquisition is over, as it is told. That MaxHold has passed is a verdict once it is told: it is written, unless
+-- this is only the look before the locks. A record knows more than the row: the reason of a revocation, or that another name was taken over.
+CREATE FUNCTION tenure.tell_over(p_session uuid, p_id uuid, p_how smallint, p_over smallint) RETURNS tenure.grant_row LANGUAGE plpgsql AS $$
+DECLARE
+	r tenure.grant_row;
+BEGIN
+	r := (0, 3, p_how, NULL, NULL, NULL, NULL);
+	SELECT e.how, e.reason INTO r.how, r.what FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_id;
+	r.how := coalesce(r.how, p_how);
+	IF p_over = 0 AND r.how = 3 THEN
+		r.o := -2; -- the caller settles it
+	END IF;
+	RETURN r;
+END $$;
+
+-- The grants of an acquisition that is valid, in the order asked for. The caller holds its rows. With synchronous standbys an answer
+-- waits for a durable write of its own.
+CREATE FUNCTION tenure.grants(p_session uuid, p_id uuid, p_names text[]) RETURNS SETOF tenure.grant_row LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('synchronous_standby_names') <> '' THEN
+		UPDATE tenure.lease SET over = 0 WHERE name = p_names[1] AND acquisition = p_id AND session = p_session AND over = 0;
+	END IF;
+	RETURN QUERY SELECT u.o::int, 0::smallint, 0::smallint, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp(), NULL::text
+		FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name JOIN tenure.session s ON s.id = p_session
+		WHERE l.acquisition = p_id ORDER BY u.o;
+END $$;
+
+-- Takes every name over from whoever had it last. The caller has locked the rows and found them free, if the expired sessions are.
+CREATE FUNCTION tenure.take(p_session uuid, p_closed_below uuid, p_id uuid, p_names text[], p_sorted text[], p_max_hold interval)
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql AS $$
+DECLARE
+	r tenure.grant_row;
+	v_expired uuid[];
+	v_missing text[];
+	v_name text;
+BEGIN
+	-- The verdict over other sessions is written in this transaction: locked first, the clock read in a later statement.
+	v_expired := ARRAY(SELECT h.id FROM tenure.session h WHERE h.id <> p_session AND h.ended = 0 AND h.expires_at <= clock_timestamp()
+		AND h.id IN (SELECT l.session FROM tenure.lease l WHERE l.name = ANY (p_sorted) AND l.over = 0));
+	IF v_expired <> '{}' THEN
+		PERFORM 1 FROM tenure.session h WHERE h.id = ANY (v_expired) ORDER BY h.id FOR NO KEY UPDATE;
+		UPDATE tenure.session h SET ended = 3, ended_at = h.expires_at WHERE h.id = ANY (v_expired) AND h.ended = 0 AND h.expires_at <= clock_timestamp();
+	END IF;
+	-- After the last wait but for new names: is every row still free, and is this session still live?
+	r := (0, 6, 0, NULL, NULL, NULL, NULL);
+	IF EXISTS (SELECT 1 FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+			WHERE l.name = ANY (p_sorted) AND l.over = 0 AND h.ended = 0 AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp()))
+		OR NOT EXISTS (SELECT 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()) THEN
+		RETURN NEXT r;
+		RETURN;
+	END IF;
+	v_missing := ARRAY(SELECT u.name FROM unnest(p_sorted) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
+	IF v_missing <> '{}' THEN
+		FOREACH v_name IN ARRAY v_missing LOOP
+			PERFORM tenure.check_name(v_name);
+		END LOOP;
+		INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(v_missing) u (name) ON CONFLICT (name) DO NOTHING;
+		GET DIAGNOSTICS r.o = ROW_COUNT;
+		IF r.o < cardinality(v_missing) THEN
+			RETURN NEXT r; -- somebody else made it meanwhile: its row is not locked here
+			RETURN;
+		END IF;
+	END IF;
+	PERFORM tenure.bury(p_sorted);
+	FOREACH v_name IN ARRAY p_sorted LOOP
+		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = cardinality(p_sorted),
+			max_hold = p_max_hold, hold_until = clock_timestamp() + p_max_hold, over = 0
+		FROM tenure.session s WHERE l.name = v_name AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp();
+		IF NOT FOUND THEN
+			PERFORM tenure.fail('TN006', 'the session expired at this moment', NULL, 'Nothing was changed. Ask again.');
+		END IF;
+	END LOOP;
+	RETURN QUERY SELECT * FROM tenure.grants(p_session, p_id, p_names);
+END $$;
+
+-- Keeps what the rows say of their last acquisitions, as far as somebody may still ask, before they are overwritten.
+CREATE FUNCTION tenure.bury(p_names text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO tenure.ended (session, acquisition, how, at)
+	SELECT DISTINCT ON (l.session, l.acquisition) l.session, l.acquisition,
+		CASE WHEN l.over <> 0 THEN l.over WHEN h.ended <> 0 THEN h.ended ELSE 4 END, coalesce(CASE WHEN l.over <> 0 THEN l.over_at ELSE h.ended_at END, l.hold_until)
+	FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+	WHERE l.name = ANY (p_names) AND l.token > 0 AND l.over <> 5 AND h.ended <> 2
+		AND NOT (l.over = 1 AND (h.ended <> 0 OR l.acquisition < h.closed_below))
+	ON CONFLICT (session, acquisition) DO NOTHING;
+END $$;

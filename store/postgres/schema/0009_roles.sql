@@ -1,0 +1,25 @@
+-- Who may do what. tenure_user acquires and fences; tenure_operator also revokes and prunes; tenure_owner owns the tables and repairs.
+-- Nobody gets a right on a table: every function that touches one runs as its owner, with a pinned search path.
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tenure FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA tenure FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA tenure FROM PUBLIC;
+REVOKE ALL ON SCHEMA tenure FROM PUBLIC;
+GRANT USAGE ON SCHEMA tenure TO tenure_user, tenure_operator;
+
+GRANT EXECUTE ON FUNCTION
+	tenure.new_id(), tenure.authority_id(), tenure.schema_version(),
+	tenure.open_session(uuid, text, interval), tenure.renew(uuid, uuid), tenure.close_session(uuid),
+	tenure.acquire(uuid, uuid, text[], interval, uuid, interval), tenure.release(uuid, uuid, text[], uuid, interval),
+	tenure.lease_of(text), tenure.leases(text, text, int),
+	tenure.claim_text(uuid, text, uuid, bigint), tenure.claim_parse(text),
+	tenure.verify(text), tenure.enter(text, text), tenure.admit(text, text),
+	tenure.verify(uuid, text, uuid, bigint), tenure.enter(text, uuid, text, uuid, bigint), tenure.admit(text, uuid, text, uuid, bigint), tenure.allow(text, uuid, text),
+	tenure.report_ahead(uuid, text, bigint), tenure.enter_incarnation(),
+	tenure.session_open(uuid, text, interval), tenure.session_renew(uuid, uuid), tenure.session_close(uuid), tenure.unbroken_id(), tenure.free_closed(uuid, uuid[], text[]),
+	tenure.acquire_one(uuid, uuid, uuid, text, interval), tenure.acquire_many(uuid, uuid, uuid[], text[], interval[]), tenure.acquire_rows(uuid, uuid, uuid, text[], interval, int),
+	tenure.release_one(uuid, uuid, text), tenure.release_many(uuid, uuid[], text[]), tenure.release_rows(uuid, uuid, text[], int), tenure.release_absent(uuid, uuid, uuid, text[])
+TO tenure_user;
+GRANT EXECUTE ON FUNCTION
+	tenure.lease_revoke(text, bigint, text), tenure.revoke(text, bigint, text), tenure.prune(interval, int)
+TO tenure_operator;
