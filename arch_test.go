@@ -25,6 +25,10 @@ func importTable() []importRow {
 		{"internal/supervise", []string{"internal/clock", "golang.org/x/sys"}, "a leaf: stops a process group by a deadline, whatever the right to run is"},
 		{"internal/histories", []string{"fence", "lease", "lease/leasetest", "pgregory.net/rapid"},
 			"random histories for test files: no row but the tests' own names it, so rapid reaches nobody else"},
+		{"internal/testdb", []string{"internal/testdb/pgserver", "github.com/jackc/pgx/v5"},
+			"for test files alone: it hands failures to a testing.TB"},
+		{"internal/testdb/pgserver", []string{"github.com/jackc/pgx/v5"},
+			"a leaf without testing in it: a drill builds the servers that it fails over at run time"},
 		{"lease", []string{"fence", "internal/clock"},
 			"the contract; whoever implements or uses it brings no driver along"},
 		{"lease/leasetest", []string{"fence", "lease"},
@@ -32,7 +36,7 @@ func importTable() []importRow {
 		{"store/memory", []string{"fence", "lease", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
 		{"store/sqlite", []string{"fence", "lease", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
 			"a store imports its own driver and no sibling"},
-		{"drill/...", []string{"fence", "lease", "store/...", "drill/...", "internal/clock", "internal/supervise", "golang.org/x/sys"},
+		{"drill/...", []string{"fence", "lease", "store/...", "drill/...", "internal/clock", "internal/supervise", "internal/testdb/pgserver", "golang.org/x/sys"},
 			"drives real stores, and is driven by cmd"},
 		{"cmd/tenure/...", []string{"fence", "lease", "store/...", "drill/...", "cmd/tenure/...", "internal/clock", "internal/supervise", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 			"the place where things are wired"},
@@ -63,6 +67,8 @@ func exceptions() []exception {
 	return []exception{
 		{"no package variable", "store/sqlite/fence.go: package variable kernel",
 			"a fact of the running process, read once by sync.OnceValue and never assigned: Verify, Enter and Admit have no store to keep it in"},
+		{"no package variable", "internal/testdb/home.go: package variable binary",
+			"the server that all tests of a binary share: go test hands them nothing in common, and one server a test costs each a second"},
 	}
 }
 
