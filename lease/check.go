@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/fence"
@@ -13,8 +14,8 @@ func (r OpenRequest) Check(g Guarantees) error {
 	if r.ID.IsZero() {
 		return &InvalidError{"session", "no id"}
 	}
-	if len(r.Owner) > MaxOwner || !utf8.ValidString(r.Owner) {
-		return &InvalidError{"owner", fmt.Sprintf("want valid UTF-8 of at most %d bytes", MaxOwner)}
+	if len(r.Owner) > MaxOwner || !isText(r.Owner) {
+		return &InvalidError{"owner", fmt.Sprintf("want valid UTF-8 of at most %d bytes, without NUL", MaxOwner)}
 	}
 	if r.TTL < g.MinTTL || r.TTL > g.MaxTTL {
 		return &InvalidError{"ttl", fmt.Sprintf("want %v to %v, got %v", g.MinTTL, g.MaxTTL, r.TTL)}
@@ -62,8 +63,8 @@ func (r RevokeRequest) Check() error {
 	if r.Token <= 0 {
 		return &InvalidError{"token", "want the positive token that was seen"}
 	}
-	if r.Reason == "" || len(r.Reason) > MaxReason || !utf8.ValidString(r.Reason) {
-		return &InvalidError{"reason", fmt.Sprintf("want valid UTF-8 of 1 to %d bytes", MaxReason)}
+	if r.Reason == "" || len(r.Reason) > MaxReason || !isText(r.Reason) {
+		return &InvalidError{"reason", fmt.Sprintf("want valid UTF-8 of 1 to %d bytes, without NUL", MaxReason)}
 	}
 	return CheckName(r.Name)
 }
@@ -76,8 +77,14 @@ func (r ListRequest) Check() error {
 	if len(r.Prefix) > fence.MaxName || len(r.After) > fence.MaxName {
 		return &InvalidError{"prefix", "longer than any name"}
 	}
+	if !isText(r.Prefix) || !isText(r.After) {
+		return &InvalidError{"prefix", "want valid UTF-8 without NUL, as names are"}
+	}
 	return nil
 }
+
+// isText reports whether every store can keep text: PostgreSQL takes no NUL.
+func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // CheckName is [fence.CheckName] with an error of this package's kind.
 func CheckName(name string) error {
