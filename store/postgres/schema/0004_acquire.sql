@@ -168,7 +168,7 @@ BEGIN
 	IF r.code = 0 AND r.o = -1 THEN
 		RETURN QUERY SELECT * FROM tenure.grants(p_session, p_id, p_names);
 	ELSIF r.code = 0 THEN
-		RETURN QUERY SELECT * FROM tenure.take(p_session, p_closed_below, p_id, p_names, v_names, p_max_hold);
+		RETURN QUERY SELECT * FROM tenure.take(p_session, p_id, p_names, v_names, p_max_hold, v_locked);
 	ELSE
 		RETURN NEXT r;
 	END IF;
@@ -291,7 +291,7 @@ BEGIN
 END $$;
 
 -- Takes every name over from whoever had it last. The caller has locked the rows and found them free, if the expired sessions are.
-CREATE FUNCTION tenure.take(p_session uuid, p_closed_below uuid, p_id uuid, p_names text[], p_sorted text[], p_max_hold interval)
+CREATE FUNCTION tenure.take(p_session uuid, p_id uuid, p_names text[], p_sorted text[], p_max_hold interval, p_locked int)
 RETURNS SETOF tenure.grant_row LANGUAGE plpgsql AS $$
 DECLARE
 	r tenure.grant_row;
@@ -306,15 +306,16 @@ BEGIN
 		PERFORM 1 FROM tenure.session h WHERE h.id = ANY (v_expired) ORDER BY h.id FOR NO KEY UPDATE;
 		UPDATE tenure.session h SET ended = 3, ended_at = h.expires_at WHERE h.id = ANY (v_expired) AND h.ended = 0 AND h.expires_at <= clock_timestamp();
 	END IF;
+	v_missing := ARRAY(SELECT u.name FROM unnest(p_sorted) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
 	-- After the last wait but for new names: is every row still free, and is this session still live?
 	r := (0, 6, 0, NULL, NULL, NULL, NULL);
-	IF EXISTS (SELECT 1 FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+	IF cardinality(v_missing) + p_locked <> cardinality(p_sorted) -- a row has appeared that is not locked here
+		OR EXISTS (SELECT 1 FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
 			WHERE l.name = ANY (p_sorted) AND l.over = 0 AND h.ended = 0 AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp()))
 		OR NOT EXISTS (SELECT 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()) THEN
 		RETURN NEXT r;
 		RETURN;
 	END IF;
-	v_missing := ARRAY(SELECT u.name FROM unnest(p_sorted) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
 	IF v_missing <> '{}' THEN
 		FOREACH v_name IN ARRAY v_missing LOOP
 			PERFORM tenure.check_name(v_name);
@@ -348,4 +349,11 @@ BEGIN
 	WHERE l.name = ANY (p_names) AND l.token > 0 AND l.over <> 5 AND h.ended <> 2
 		AND NOT (l.over = 1 AND (h.ended <> 0 OR l.acquisition < h.closed_below))
 	ON CONFLICT (session, acquisition) DO NOTHING;
+END $$;
+
+-- After whatever wrote to the sequence or the rows by hand: no token comes again.
+CREATE FUNCTION tenure.mend_sequence() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM 1 FROM tenure.authority FOR UPDATE;
+	PERFORM setval('tenure.token', greatest((SELECT last_value + 1 FROM tenure.token), (SELECT max(l.token) FROM tenure.lease l)));
 END $$;

@@ -76,7 +76,7 @@ BEGIN
 	END IF;
 	UPDATE tenure.lease x SET over = 5, over_at = v_now WHERE x.name = ANY (v_names) AND x.acquisition = l.acquisition AND x.session = l.session AND x.over = 0;
 	INSERT INTO tenure.ended (session, acquisition, how, reason, told) VALUES (l.session, l.acquisition, 5, p_reason, false)
-	ON CONFLICT (session, acquisition) DO UPDATE SET how = 5, reason = excluded.reason, told = false;
+	ON CONFLICT ON CONSTRAINT ended_pkey DO UPDATE SET how = 5, reason = excluded.reason, told = false;
 	names := v_names;
 	code := 0;
 END $$;

@@ -1,0 +1,153 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+)
+
+// Release is part of [lease.Store]. The plain case is told before it is on disk, unless SyncRelease was asked for: where the
+// server crashes before that, the session's next renewal repeats it.
+func (s *Store) Release(ctx context.Context, req lease.ReleaseRequest) (lease.Released, error) {
+	if err := req.Check(); err != nil {
+		return lease.Released{}, err
+	}
+	return s.release(ctx, req, s.opts.SyncRelease)
+}
+
+func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool) (lease.Released, error) {
+	if err := s.enter("release"); err != nil {
+		return lease.Released{}, err
+	}
+	defer s.leave()
+	own := s.session(req.Session)
+	names := append([]string(nil), req.Names...)
+	if known := own.namesOf(req.ID); known != nil && !sameNames(known, names) {
+		if own.isHeld(req.ID) {
+			return lease.Released{}, &lease.MismatchError{What: "names", ID: req.ID}
+		}
+		names = known
+	}
+	if len(names) == 1 {
+		c := &call{op: "release", id: req.ID, name: names[0], closedBelow: req.ClosedBelow}
+		one := func(ctx context.Context, c *call) { s.releaseOne(ctx, req.Session, c, sync) }
+		many := func(ctx context.Context, batch []*call) { s.releaseMany(ctx, req.Session, batch, sync) }
+		if sync || !own.mayReleaseAsync() {
+			sync = true
+		}
+		if err := own.releases.do(ctx, s, c, one, many); err != nil {
+			return lease.Released{}, err
+		}
+		if c.released {
+			own.ended(req.ID, names, !sync)
+			return lease.Released{}, nil
+		}
+	}
+	released, err := s.releaseSingly(ctx, req, names)
+	if err == nil || errors.Is(err, lease.ErrEnded) {
+		own.ended(req.ID, names, false)
+	}
+	return released, err
+}
+
+// asynchronous precedes a release in its own transaction: the functions themselves never lower anything.
+const asynchronous = `SELECT set_config('synchronous_commit', 'off', true)`
+
+func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call, sync bool) {
+	rows, err := s.releaseRows(ctx, sync, `SELECT CASE WHEN tenure.release_one($1, $2, $3) THEN 1 ELSE 0 END`, uuid(session), uuid(c.id), c.name)
+	c.released = len(rows) == 1 && rows[0] == 1
+	c.err = s.releaseFailed(c.id, err)
+}
+
+func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call, sync bool) {
+	ids, names := make([]pgtype.UUID, len(batch)), make([]string, len(batch))
+	for i, c := range batch {
+		ids[i], names[i] = uuid(c.id), c.name
+	}
+	rows, err := s.releaseRows(ctx, sync, `SELECT o FROM tenure.release_many($1, $2, $3) o`, uuid(session), ids, names)
+	for _, c := range batch {
+		c.err = s.releaseFailed(c.id, err)
+	}
+	for _, o := range rows {
+		batch[o-1].released = true
+	}
+}
+
+// releaseFailed translates, and returns nil for what another attempt may settle.
+func (s *Store) releaseFailed(id fence.ID, err error) error {
+	switch state(err) {
+	case stateSerialization, stateDeadlock, stateLockTimeout:
+		return nil
+	}
+	return s.failed("release", id, true, err)
+}
+
+// releaseRows runs a release in a transaction of its own, which may be asynchronous.
+func (s *Store) releaseRows(ctx context.Context, sync bool, sql string, args ...any) ([]int32, error) {
+	conn, err := s.conn(ctx, "release")
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	if sync {
+		rows, err := conn.Query(ctx, sql, args...)
+		if err != nil {
+			return nil, err
+		}
+		all, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+		return all, errors.Join(err, replicated(conn.Conn()))
+	}
+	batch := new(pgx.Batch)
+	batch.Queue(asynchronous)
+	batch.Queue(sql, args...)
+	results := conn.SendBatch(ctx, batch)
+	_, err = results.Exec()
+	var all []int32
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = results.Query(); err == nil {
+			all, err = pgx.CollectRows(rows, pgx.RowTo[int32])
+		}
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return all, err
+}
+
+// releaseSingly decides by the whole rule, durably.
+func (s *Store) releaseSingly(ctx context.Context, req lease.ReleaseRequest, names []string) (lease.Released, error) {
+	var code, how *int16
+	var what *string
+	for range maxAttempts {
+		err := s.one(ctx, "release", req.ID, []any{&code, &how, &what}, `SELECT code, how, what FROM tenure.release_rows($1, $2, $3, $4)`,
+			uuid(req.Session), uuid(req.ID), names, waitFor(ctx).Milliseconds())
+		if err == nil && codeOf(code) == codeAbsent {
+			err = s.one(ctx, "release", req.ID, []any{&code, &how, &what}, `SELECT code, how, what FROM tenure.release_absent($1, $2, $3, $4)`,
+				uuid(req.Session), uuid(req.ClosedBelow), uuid(req.ID), names)
+		}
+		if err != nil {
+			return lease.Released{}, err
+		}
+		switch codeOf(code) {
+		case codeDone:
+			return lease.Released{}, nil
+		case codeAlready:
+			return lease.Released{Already: true}, nil
+		case codeEnded:
+			return lease.Released{}, &lease.EndedError{What: "acquisition", ID: req.ID, How: endOf(how), Reason: text(what)}
+		case codeMismatch:
+			return lease.Released{}, &lease.MismatchError{What: text(what), ID: req.ID}
+		case codeLocked:
+			if ctx.Err() != nil {
+				return lease.Released{}, &lease.UnavailableError{Op: "release", Err: context.Cause(ctx)}
+			}
+		}
+	}
+	return lease.Released{}, &lease.UnavailableError{Op: "release", Err: errTooMany}
+}

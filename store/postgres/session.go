@@ -1,0 +1,325 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+)
+
+// Open is part of [lease.Store].
+func (s *Store) Open(ctx context.Context, req lease.OpenRequest) (time.Duration, error) {
+	if err := req.Check(s.Guarantees()); err != nil {
+		return 0, err
+	}
+	if err := exact("ttl", req.TTL); err != nil {
+		return 0, err
+	}
+	var code, how *int16
+	var left pgtype.Interval
+	var what *string
+	err := s.one(ctx, "open", req.ID, []any{&code, &how, &left, &what},
+		`SELECT code, how, remaining, what FROM tenure.session_open($1, $2, $3)`, uuid(req.ID), req.Owner, interval(req.TTL))
+	if err != nil {
+		return 0, err
+	}
+	switch codeOf(code) {
+	case codeDone:
+		return duration(left), nil
+	case codeMismatch:
+		return 0, &lease.MismatchError{What: text(what), ID: req.ID}
+	}
+	return 0, &lease.EndedError{What: "session", ID: req.ID, How: endOf(how)}
+}
+
+// Renew is part of [lease.Store].
+func (s *Store) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewal, error) {
+	if err := req.Check(); err != nil {
+		return lease.Renewal{}, err
+	}
+	own := s.session(req.Session)
+	lost := own.repeatable()
+	for _, a := range append(lost, req.Release...) {
+		// What became of it is no matter: after this it is over. Only a failure to say so counts.
+		_, err := s.release(ctx, lease.ReleaseRequest{Session: req.Session, ID: a.ID, Names: a.Names, ClosedBelow: req.ClosedBelow}, true)
+		if errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable) {
+			return lease.Renewal{}, err
+		}
+	}
+	own.repeated(lost)
+	asOf := own.unconfirmed()
+	var r renewal
+	if err := s.renewals.renew(ctx, s, req, &r); err != nil {
+		return lease.Renewal{}, err
+	}
+	if codeOf(r.code) != codeDone {
+		s.forget(req.Session)
+		return lease.Renewal{}, &lease.EndedError{What: "session", ID: req.Session, How: endOf(r.how)}
+	}
+	own.closeBelow(req.ClosedBelow)
+	if repeat := own.confirm(asOf, s.seen(r.unbroken.Bytes)); repeat > 0 {
+		s.log.Warn("the server lost what it had not flushed; releases are repeated", "session", req.Session, "releases", repeat)
+	}
+	reply := lease.Renewal{Remaining: duration(r.remaining)}
+	for i, id := range r.revoked {
+		reply.Revoked = append(reply.Revoked, lease.RevokedAcquisition{ID: id.Bytes, Reason: r.reasons[i]})
+	}
+	if len(own.repeatable()) > 0 {
+		return s.Renew(ctx, req) // now, so that what was released stays released
+	}
+	return reply, nil
+}
+
+type renewal struct {
+	code, how *int16
+	remaining pgtype.Interval
+	revoked   []pgtype.UUID
+	reasons   []string
+	unbroken  pgtype.UUID
+}
+
+// reserved is the connection for renewals: they must not wait for the pool.
+type reserved struct {
+	gate chan struct{} // held while the connection is in use
+	conn *pgx.Conn
+}
+
+// renew runs one renewal on the reserved connection, which it makes anew after an error.
+func (r *reserved) renew(ctx context.Context, s *Store, req lease.RenewRequest, out *renewal) error {
+	const op = "renew"
+	if err := s.enter(op); err != nil {
+		return err
+	}
+	defer s.leave()
+	select {
+	case r.gate <- struct{}{}:
+		defer func() { <-r.gate }()
+	case <-ctx.Done():
+		return &lease.UnavailableError{Op: op, Err: context.Cause(ctx)}
+	}
+	if r.conn == nil || r.conn.IsClosed() {
+		c, err := s.conn(ctx, op)
+		if err != nil {
+			return err
+		}
+		r.conn = c.Hijack() // the pool's own settings and hooks made it; the pool makes another
+	}
+	delete(r.conn.PgConn().CustomData(), unreplicated)
+	err := r.conn.QueryRow(ctx, `SELECT code, how, remaining, revoked, reasons, unbroken FROM tenure.session_renew($1, $2)`, uuid(req.Session), uuid(req.ClosedBelow)).
+		Scan(&out.code, &out.how, &out.remaining, &out.revoked, &out.reasons, &out.unbroken)
+	if err == nil {
+		err = replicated(r.conn)
+	}
+	return s.failed(op, req.Session, true, err)
+}
+
+func (r *reserved) close(ctx context.Context) error {
+	r.gate <- struct{}{}
+	defer func() { <-r.gate }()
+	if r.conn == nil || r.conn.IsClosed() {
+		return nil
+	}
+	return r.conn.Close(ctx)
+}
+
+// Close is part of [lease.Store]. The session's end is committed first; then the leases that this store knows of it are marked
+// as over, in a transaction of its own. Those that it does not know are free all the same.
+func (s *Store) Close(ctx context.Context, id fence.ID) error {
+	if id.IsZero() {
+		return &lease.InvalidError{Field: "session", Problem: "no id"}
+	}
+	own := s.session(id)
+	own.cancel()
+	var code, how *int16
+	err := s.again("close", func() (bool, error) {
+		err := s.one(ctx, "close", id, []any{&code, &how}, `SELECT code, how FROM tenure.session_close($1)`, uuid(id))
+		return codeOf(code) == codeAgain, err
+	})
+	if err != nil {
+		return err
+	}
+	if ids, names := own.heldRows(); len(ids) > 0 {
+		if _, err := s.pool.Exec(ctx, `SELECT tenure.free_closed($1, $2, $3)`, uuid(id), ids, names); err != nil {
+			s.log.Debug("leases of a closed session were not marked; they are free", "session", id, "leases", len(ids), "error", err)
+		}
+	}
+	s.forget(id)
+	if codeOf(code) == codeOver {
+		return &lease.EndedError{What: "session", ID: id, How: endOf(how)}
+	}
+	return nil
+}
+
+// session is what this store remembers of a session between calls. Nothing is decided by it but what a client's own
+// mistake would otherwise hide.
+type session struct {
+	acquires, releases lane
+	slow               chan struct{} // bounds requests that go the long way
+	ctx                context.Context
+	cancel             context.CancelFunc
+
+	mu       sync.Mutex
+	known    map[fence.ID][]string // names asked for under the ids that are held, or over and not closed
+	over     []fence.ID            // those of known that are over, oldest first
+	async    []released            // releases that no durable commit is known to follow
+	lost     []lease.Abandoned     // releases to be repeated
+	unbroken fence.ID              // the mark of the server's uninterrupted life, as of the last renewal
+}
+
+type released struct {
+	id   fence.ID
+	name string
+}
+
+const (
+	maxOver  = 1024   // ids that are over and that a session remembers with their names
+	maxAsync = 100000 // releases between two renewals that are not durable by themselves
+)
+
+func (s *Store) session(id fence.ID) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.sessions[id]
+	if own == nil {
+		own = &session{slow: make(chan struct{}, maxSlow), known: map[fence.ID][]string{}, unbroken: s.unbroken}
+		own.ctx, own.cancel = context.WithCancel(s.ctx)
+		s.sessions[id] = own
+	}
+	return own
+}
+
+// seen notes the mark of the server's uninterrupted life, as of now.
+func (s *Store) seen(unbroken fence.ID) fence.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unbroken = unbroken
+	return unbroken
+}
+
+// forget drops what is remembered of a session that is over.
+func (s *Store) forget(id fence.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own := s.sessions[id]; own != nil {
+		own.cancel()
+		delete(s.sessions, id)
+	}
+}
+
+// granted remembers which names an id took.
+func (own *session) granted(id fence.ID, names []string) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.known[id] = names
+}
+
+// namesOf returns the names that an id is known by, or nil.
+func (own *session) namesOf(id fence.ID) []string {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return own.known[id]
+}
+
+// isHeld reports whether an id is known, and not known to be over.
+func (own *session) isHeld(id fence.ID) bool {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return own.known[id] != nil && !slices.Contains(own.over, id)
+}
+
+// ended notes that an id is over. The names stay known for a while: a request under it with others is a mistake to be told.
+func (own *session) ended(id fence.ID, names []string, async bool) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.known[id] = names
+	own.over = append(own.over, id)
+	if len(own.over) > maxOver {
+		delete(own.known, own.over[0])
+		own.over = own.over[1:]
+	}
+	if async {
+		own.async = append(own.async, released{id, names[0]})
+	}
+}
+
+// mayReleaseAsync reports whether one more release may go without a durable commit of its own.
+func (own *session) mayReleaseAsync() bool {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return len(own.async) < maxAsync
+}
+
+// closeBelow forgets the names of ids that are over and below the bound: nothing is granted under them any more.
+func (own *session) closeBelow(bound fence.ID) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	kept := own.over[:0]
+	for _, id := range own.over {
+		if id.Less(bound) {
+			delete(own.known, id)
+		} else {
+			kept = append(kept, id)
+		}
+	}
+	own.over = kept
+}
+
+// heldRows is what is held, as far as it is known, one row a name.
+func (own *session) heldRows() (ids []pgtype.UUID, names []string) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	over := make(map[fence.ID]bool, len(own.over))
+	for _, id := range own.over {
+		over[id] = true
+	}
+	for id, of := range own.known {
+		for _, name := range of {
+			if !over[id] {
+				ids, names = append(ids, uuid(id)), append(names, name)
+			}
+		}
+	}
+	return ids, names
+}
+
+func (own *session) unconfirmed() int {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return len(own.async)
+}
+
+// confirm drops the first n asynchronous releases after a durable commit that followed them in the same uninterrupted life of the
+// server. In another life they may have been lost: then they are to be repeated, and confirm returns how many.
+func (own *session) confirm(n int, unbroken fence.ID) int {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.unbroken != unbroken {
+		for _, r := range own.async {
+			own.lost = append(own.lost, lease.Abandoned{ID: r.id, Names: []string{r.name}})
+		}
+		n = len(own.async)
+	}
+	own.unbroken = unbroken
+	own.async = append([]released(nil), own.async[n:]...)
+	return len(own.lost)
+}
+
+func (own *session) repeatable() []lease.Abandoned {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return append([]lease.Abandoned(nil), own.lost...)
+}
+
+// repeated drops the first releases of lost, which have been repeated.
+func (own *session) repeated(lost []lease.Abandoned) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.lost = own.lost[len(lost):]
+}

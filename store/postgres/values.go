@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+)
+
+// Codes of results, as the schema's functions give them.
+const (
+	codeDone        = 0
+	codeHeld        = 1
+	codeOver        = 2 // the session; in a release: over already, by the holder's own doing (1)
+	codeEnded       = 3 // the acquisition
+	codeMismatch    = 4
+	codeAhead       = 5
+	codeAgain       = 6
+	codeIncarnation = 7
+	codeLocked      = 8
+	codeAbsent      = 9
+
+	codeAlready = 1 // of a release or revocation
+)
+
+func codeOf(code *int16) int {
+	if code == nil {
+		return codeAgain
+	}
+	return int(*code)
+}
+
+func endOf(how *int16) lease.End {
+	if how == nil {
+		return lease.EndForgotten
+	}
+	return lease.End(*how)
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func uuid(id fence.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
+// interval is NULL for 0.
+func interval(d time.Duration) pgtype.Interval {
+	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: d > 0}
+}
+
+// duration of a difference between two instants, which has no months. NULL is 0.
+func duration(i pgtype.Interval) time.Duration {
+	return time.Duration(i.Microseconds)*time.Microsecond + time.Duration(i.Days)*24*time.Hour
+}
+
+// grantRow is tenure.grant_row.
+type grantRow struct {
+	o                   int32
+	code, how           int16
+	token               *int64
+	remaining, holdLeft pgtype.Interval
+	what                *string
+}
+
+func (r *grantRow) dest() []any {
+	return []any{&r.o, &r.code, &r.how, &r.token, &r.remaining, &r.holdLeft, &r.what}
+}
+
+// grantColumns of a function that returns tenure.grant_row.
+const grantColumns = `SELECT o, code, how, token, remaining, hold_left, what FROM `
