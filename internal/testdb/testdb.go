@@ -15,8 +15,9 @@ type Options = pgserver.Options
 // Server is a private PostgreSQL server. Its methods end the test they are given when they fail; so they are called from
 // the test's own goroutine, except those that take no test. Each is bounded by a minute.
 type Server struct {
-	server *pgserver.Server
-	shared bool
+	server  *pgserver.Server
+	shared  bool
+	durable bool
 
 	creating sync.Mutex // PostgreSQL refuses to copy a template that is being copied or used
 	template template
@@ -29,11 +30,11 @@ func Start(t testing.TB, o Options) *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	server, err := binary.start(ctx, o)
-	return own(t, server, err)
+	return own(t, server, o, err)
 }
 
 // own makes a server the test's.
-func own(t testing.TB, server *pgserver.Server, err error) *Server {
+func own(t testing.TB, server *pgserver.Server, o Options, err error) *Server {
 	t.Helper()
 	if err != nil {
 		fatal(t, err)
@@ -48,7 +49,7 @@ func own(t testing.TB, server *pgserver.Server, err error) *Server {
 			t.Error(err)
 		}
 	})
-	return &Server{server: server}
+	return &Server{server: server, durable: o.Durable}
 }
 
 // do runs one act on a server within the limit.
@@ -141,5 +142,5 @@ func derive(t testing.TB, from func(context.Context, Options) (*pgserver.Server,
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	server, err := from(ctx, o)
-	return own(t, server, err)
+	return own(t, server, o, err)
 }

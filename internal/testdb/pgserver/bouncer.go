@@ -31,7 +31,7 @@ func (s *Server) StartBouncer(ctx context.Context, o BouncerOptions) (*Bouncer, 
 	if err != nil {
 		return nil, err
 	}
-	dir, err := s.host.folder()
+	dir, err := s.host.folder(false)
 	if err != nil {
 		return nil, err
 	}

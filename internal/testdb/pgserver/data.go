@@ -21,7 +21,8 @@ type Options struct {
 	// Settings are lines of postgresql.conf; they win over what this package sets.
 	Settings map[string]string
 
-	// Durable turns fsync on. Without it a killed process loses nothing; only a machine that stops does.
+	// Durable turns fsync on and puts the files on a disk. Without it a killed process loses nothing; only a machine
+	// that stops does; and on Linux the files are in memory where /dev/shm has 2 GiB free and TMPDIR is not set.
 	Durable bool
 
 	// Via is the host:port by which a standby reaches its primary, such as a proxy's; "" is directly. Cutting it
@@ -45,7 +46,7 @@ func Init(ctx context.Context) (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := h.folder()
+	dir, err := h.folder(false)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (d *Data) Close() error { return d.guard.close() }
 // Start starts a server on a copy of the folder; it accepts connections when Start returns. The server's life is
 // not ctx's: it runs until [Server.Close], or the end of this process.
 func (d *Data) Start(ctx context.Context, o Options) (*Server, error) {
-	return prepare(d.host, func(s *Server) error {
+	return prepare(d.host, o.Durable, func(s *Server) error {
 		if err := copyData(ctx, d.host, d.data(), s.data()); err != nil {
 			return err
 		}
@@ -79,8 +80,8 @@ func (d *Data) Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 // prepare makes a folder with its guard and fills it; a failure leaves neither.
-func prepare(h host, fill func(*Server) error) (*Server, error) {
-	dir, err := h.folder()
+func prepare(h host, durable bool, fill func(*Server) error) (*Server, error) {
+	dir, err := h.folder(durable)
 	if err != nil {
 		return nil, err
 	}
@@ -110,17 +111,17 @@ func copyData(ctx context.Context, h host, from, to string) error {
 
 // usual is what every server is set to.
 func usual(durable bool) map[string]string {
-	return map[string]string{
+	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",
 		"unix_socket_directories": "",
 		"max_connections":         "300",
 		"shared_buffers":          "32MB",
-		"fsync":                   map[bool]string{true: "on", false: "off"}[durable],
+		"fsync":                   strconv.FormatBool(durable),
 		"synchronous_commit":      "on",
 		// In files of the data folder, so that a killed server leaves nothing behind in the machine.
 		"dynamic_shared_memory_type": "mmap",
-		// A standby that was away finds what it missed.
-		"wal_keep_size":   "256MB",
+		// A standby that was away finds what it missed, if that was not much.
+		"wal_keep_size":   "64MB",
 		"lc_messages":     "C",
 		"timezone":        "UTC",
 		"log_timezone":    "UTC",
@@ -130,6 +131,10 @@ func usual(durable bool) map[string]string {
 		// Far below any lock_timeout in use, which would otherwise end a deadlock before anybody saw it.
 		"deadlock_timeout": "100ms",
 	}
+	if !durable {
+		settings["max_wal_size"] = "256MB" // it may be in memory
+	}
+	return settings
 }
 
 // configure appends settings to postgresql.conf, where the last line of a name wins.

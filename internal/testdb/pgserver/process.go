@@ -87,27 +87,28 @@ func (p *process) freeze(ctx context.Context) ([]int, error) {
 	if err := send(p.pid, sigStop); err != nil {
 		return nil, err
 	}
-	err := poll(ctx, func() (bool, error) { return !p.running() || strings.HasPrefix(stateOf(ctx, p.pid), "T"), nil })
-	if err != nil {
-		return nil, fmt.Errorf("pgserver: process %d did not stop: %w", p.pid, err)
+	if err := all(ctx, "T", p.pid); err != nil {
+		return nil, err
 	}
 	pids, err := children(ctx, p.pid)
 	for _, pid := range pids {
 		err = errors.Join(err, send(pid, sigStop))
 	}
-	return pids, err
+	return pids, errors.Join(err, all(ctx, "T", pids...))
 }
 
-// gone waits until none of the processes can touch anything any more.
-func gone(ctx context.Context, pids []int) error {
-	return poll(ctx, func() (bool, error) {
-		for _, pid := range pids {
-			if state := stateOf(ctx, pid); state != "" && !strings.HasPrefix(state, "Z") {
-				return false, nil
-			}
+// all waits until each of the processes is in a state, or is gone, or a zombie, which touches nothing any more.
+func all(ctx context.Context, state string, pids ...int) error {
+	for _, pid := range pids {
+		err := poll(ctx, func() (bool, error) {
+			now := stateOf(ctx, pid)
+			return now == "" || strings.HasPrefix(now, "Z") || strings.HasPrefix(now, state), nil
+		})
+		if err != nil {
+			return fmt.Errorf("pgserver: process %d was signalled and goes on: %w", pid, err)
 		}
-		return true, nil
-	})
+	}
+	return nil
 }
 
 // stateOf is a process's state as ps shows it, or "" when there is none.

@@ -94,9 +94,16 @@ func (h host) run(ctx context.Context, dir, program string, args ...string) erro
 	return nil
 }
 
-// folder makes a temporary folder that the server's user may write.
-func (h host) folder() (string, error) {
-	dir, err := os.MkdirTemp("", "tenure-pg-")
+// folder makes a temporary folder that the server's user may write. What is durable is on a disk.
+func (h host) folder(durable bool) (string, error) {
+	parent := ""
+	if !durable {
+		parent = memoryFolder()
+	}
+	dir, err := os.MkdirTemp(parent, "tenure-pg-")
+	if err != nil && parent != "" {
+		dir, err = os.MkdirTemp("", "tenure-pg-")
+	}
 	if err != nil {
 		return "", fmt.Errorf("pgserver: %w", err)
 	}

@@ -22,7 +22,7 @@ func (s *Server) Standby(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgserver: Options.Via: %w", err)
 	}
-	standby, err := prepare(s.host, func(n *Server) error {
+	standby, err := prepare(s.host, o.Durable, func(n *Server) error {
 		if err := s.backup(ctx, n); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (s *Server) Standby(ctx context.Context, o Options) (*Server, error) {
 // Copy starts a plain copy of s as a primary of its own: the same history and the same system identifier, on another
 // port. It takes a base backup of a server that runs, and copies the files of one that does not.
 func (s *Server) Copy(ctx context.Context, o Options) (*Server, error) {
-	return prepare(s.host, func(n *Server) error {
+	return prepare(s.host, o.Durable, func(n *Server) error {
 		take := s.backup
 		if !s.Running() {
 			take = func(ctx context.Context, n *Server) error { return copyData(ctx, s.host, s.data(), n.data()) }

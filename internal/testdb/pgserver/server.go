@@ -190,7 +190,7 @@ func (s *Server) Crash(ctx context.Context) error {
 	for _, pid := range append(pids, s.proc.pid) {
 		err = errors.Join(err, send(pid, sigKill))
 	}
-	if err := errors.Join(err, s.proc.wait(ctx), gone(ctx, pids)); err != nil {
+	if err := errors.Join(err, s.proc.wait(ctx), all(ctx, "Z", pids...)); err != nil {
 		return fmt.Errorf("pgserver: crash: %w", err)
 	}
 	return nil
