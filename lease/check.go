@@ -20,6 +20,9 @@ func (r OpenRequest) Check(g Guarantees) error {
 	if r.TTL < g.MinTTL || r.TTL > g.MaxTTL {
 		return &InvalidError{"ttl", fmt.Sprintf("want %v to %v, got %v", g.MinTTL, g.MaxTTL, r.TTL)}
 	}
+	if !g.expresses(r.TTL) {
+		return &InvalidError{"ttl", fmt.Sprintf("this store keeps multiples of %v, got %v", g.Grain, r.TTL)}
+	}
 	return nil
 }
 
@@ -46,6 +49,9 @@ func (r AcquireRequest) Check(g Guarantees) error {
 	}
 	if r.MaxHold != 0 && (r.MaxHold < g.MinTTL || r.MaxHold > MaxMaxHold) {
 		return &InvalidError{"max hold", fmt.Sprintf("want 0 for none, or %v to %v, got %v", g.MinTTL, MaxMaxHold, r.MaxHold)}
+	}
+	if !g.expresses(r.MaxHold) {
+		return &InvalidError{"max hold", fmt.Sprintf("this store keeps multiples of %v, got %v", g.Grain, r.MaxHold)}
 	}
 	return checkAcquisition(r.ID, r.Names, g.MaxNames)
 }

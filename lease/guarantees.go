@@ -18,7 +18,11 @@ type Guarantees struct {
 	Shared         bool   // more than one process can use the authority
 	MaxNames       int    // names in one Acquire
 	MinTTL, MaxTTL time.Duration
+	Grain          time.Duration // TTL and MaxHold are whole multiples of it; others are refused, never rounded. 0: any
 }
+
+// expresses reports whether the store keeps d exactly.
+func (g Guarantees) expresses(d time.Duration) bool { return g.Grain <= 0 || d%g.Grain == 0 }
 
 // Need is a requirement on a store, for [Require].
 type Need struct {
@@ -68,7 +72,7 @@ func NeedNames(n int) Need {
 
 // NeedTTL requires that the store can express ttl exactly.
 func NeedTTL(ttl time.Duration) Need {
-	return Need{fmt.Sprintf("a TTL of %v", ttl), func(g Guarantees) bool { return ttl >= g.MinTTL && ttl <= g.MaxTTL }}
+	return Need{fmt.Sprintf("a TTL of %v", ttl), func(g Guarantees) bool { return ttl >= g.MinTTL && ttl <= g.MaxTTL && g.expresses(ttl) }}
 }
 
 // Require returns an error matching [ErrInvalid] that lists every need which the store does not meet, so

@@ -26,7 +26,7 @@ func (d *draft) openAgain() {
 	req := d.session()
 	switch rapid.IntRange(0, 3).Draw(d.t, "particulars") {
 	case 0:
-		req.TTL++
+		req.TTL += time.Microsecond // the finest that every store keeps
 	case 1:
 		req.Owner += "!"
 	}
@@ -141,7 +141,7 @@ func (d *draft) get() {
 
 // advance lets time pass: a little, much, or to an expiry.
 func (d *draft) advance() {
-	beside := max(d.o.Away, 1)
+	beside := max(d.o.Away, time.Microsecond)
 	var to []time.Duration
 	for _, at := range d.expiries {
 		for _, t := range []time.Duration{at - beside, at, at + beside} {
@@ -150,7 +150,7 @@ func (d *draft) advance() {
 			}
 		}
 	}
-	by := rapid.SampledFrom([]time.Duration{1, time.Millisecond, 700 * time.Millisecond, 2 * time.Second, 9 * time.Second, 30 * time.Second}).Draw(d.t, "by")
+	by := rapid.SampledFrom([]time.Duration{time.Microsecond, time.Millisecond, 700 * time.Millisecond, 2 * time.Second, 9 * time.Second, 30 * time.Second}).Draw(d.t, "by")
 	target := d.now + by
 	if len(to) > 0 && d.chance(2) {
 		target = rapid.SampledFrom(to).Draw(d.t, "to")

@@ -31,7 +31,7 @@ func shifted(h *harness, d time.Duration, call func()) {
 func renewAtEquality(h *harness) {
 	w := replace(h)
 	w.renew = func(ctx context.Context, req lease.RenewRequest) (r lease.Renewal, err error) {
-		shifted(h, -1, func() { r, err = w.inner.Renew(ctx, req) })
+		shifted(h, -time.Microsecond, func() { r, err = w.inner.Renew(ctx, req) })
 		return r, err
 	}
 }
@@ -39,14 +39,14 @@ func renewAtEquality(h *harness) {
 func renewEarly(h *harness) {
 	w := replace(h)
 	w.renew = func(ctx context.Context, req lease.RenewRequest) (r lease.Renewal, err error) {
-		shifted(h, 1, func() { r, err = w.inner.Renew(ctx, req) })
+		shifted(h, time.Microsecond, func() { r, err = w.inner.Renew(ctx, req) })
 		return r, err
 	}
 }
 
 // liveAtEquality compares now > expiry everywhere.
 func liveAtEquality(h *harness) {
-	withTTL(h, func(d time.Duration) time.Duration { return d + 1 }, true)
+	withTTL(h, func(d time.Duration) time.Duration { return d + time.Microsecond }, true)
 	w := replace(h)
 	w.acquire = func(ctx context.Context, req lease.AcquireRequest) ([]lease.Grant, error) {
 		grants, err := w.inner.Acquire(ctx, req)
@@ -57,7 +57,7 @@ func liveAtEquality(h *harness) {
 	}
 	w.get = func(ctx context.Context, name string) (lease.Info, error) {
 		info, err := w.inner.Get(ctx, name)
-		info.Remaining = max(info.Remaining-1, 0)
+		info.Remaining = max(info.Remaining-time.Microsecond, 0)
 		return info, err
 	}
 }
@@ -65,7 +65,7 @@ func liveAtEquality(h *harness) {
 func takeOverEarly(h *harness) {
 	w := replace(h)
 	w.acquire = func(ctx context.Context, req lease.AcquireRequest) (grants []lease.Grant, err error) {
-		shifted(h, 1, func() { grants, err = w.inner.Acquire(ctx, req) })
+		shifted(h, time.Microsecond, func() { grants, err = w.inner.Acquire(ctx, req) })
 		return grants, err
 	}
 }
@@ -78,7 +78,7 @@ func maxHoldThroughEquality(h *harness) {
 		}
 		grants, err := w.inner.Acquire(ctx, req)
 		for i := range grants {
-			grants[i].HoldLeft = max(grants[i].HoldLeft-1, 0)
+			grants[i].HoldLeft = max(grants[i].HoldLeft-time.Microsecond, 0)
 		}
 		return grants, err
 	}

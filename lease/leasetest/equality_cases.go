@@ -22,6 +22,9 @@ func EqualityCases() []Case[ManualHarness] {
 	}
 }
 
+// grain is the finest difference in time that every store keeps.
+const grain = time.Microsecond
+
 func renewalAtEquality(s *stage, h ManualHarness) {
 	a := s.open("a", ttl)
 	a.acquire("n")
@@ -35,8 +38,8 @@ func renewalBeforeEquality(s *stage, h ManualHarness) {
 	a := s.open("a", ttl)
 	n := a.acquire("n")
 	for range 3 {
-		h.Tick(ttl - 1)
-		n.stays("1 ns before its expiry")
+		h.Tick(ttl - grain)
+		n.stays("just before its expiry")
 		r := a.renew()
 		s.want(r.Remaining == ttl, "a renewal gives %v; want %v", r.Remaining, ttl)
 	}
@@ -45,9 +48,9 @@ func renewalBeforeEquality(s *stage, h ManualHarness) {
 func takeOverAtEquality(s *stage, h ManualHarness) {
 	a, b := s.open("a", ttl), s.open("b", long)
 	n := a.acquire("n")
-	h.Tick(ttl - 1)
+	h.Tick(ttl - grain)
 	b.refused(n, "n", "n")
-	h.Tick(1)
+	h.Tick(grain)
 	b.acquire("n")
 	a.renewFails(lease.EndExpired)
 }
@@ -66,10 +69,10 @@ func acquireAtEquality(s *stage, h ManualHarness) {
 func maxHoldAtEquality(s *stage, h ManualHarness) {
 	a, b := s.open("a", long), s.open("b", long)
 	n, m := a.acquireFor(ttl, "n"), a.acquireFor(ttl, "m")
-	h.Tick(ttl - 1)
-	n.stays("1 ns before MaxHold passes")
+	h.Tick(ttl - grain)
+	n.stays("just before MaxHold passes")
 	b.refused(n, "n", "n")
-	h.Tick(1)
+	h.Tick(grain)
 	n.over(lease.EndExpired)
 	b.acquire("m")
 	m.over(lease.EndSuperseded)
@@ -95,7 +98,7 @@ func closeAtEquality(s *stage, h ManualHarness) {
 }
 
 func remainingExact(s *stage, h ManualHarness) {
-	const step = 3*time.Second + 1
+	const step = 3*time.Second + grain
 	a, b := s.open("a", ttl), s.open("b", long)
 	n := a.acquireFor(7*time.Second, "n")
 	h.Tick(step)
@@ -112,9 +115,9 @@ func remainingExact(s *stage, h ManualHarness) {
 func getAtEquality(s *stage, h ManualHarness) {
 	a := s.open("a", ttl)
 	a.acquire("n")
-	h.Tick(ttl - 1)
+	h.Tick(ttl - grain)
 	info := s.get("n")
-	s.want(info.Held && info.Remaining == 1, "Get 1 ns before the expiry: %+v", info)
-	h.Tick(1)
+	s.want(info.Held && info.Remaining == grain, "Get just before the expiry: %+v", info)
+	h.Tick(grain)
 	s.free("n", lease.EndExpired)
 }
