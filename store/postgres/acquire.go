@@ -19,9 +19,6 @@ func (s *Store) Acquire(ctx context.Context, req lease.AcquireRequest) ([]lease.
 	if err := req.Check(s.Guarantees()); err != nil {
 		return nil, err
 	}
-	if err := exact("max hold", req.MaxHold); err != nil {
-		return nil, err
-	}
 	if err := s.enter("acquire"); err != nil {
 		return nil, err
 	}

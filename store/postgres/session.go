@@ -19,9 +19,6 @@ func (s *Store) Open(ctx context.Context, req lease.OpenRequest) (time.Duration,
 	if err := req.Check(s.Guarantees()); err != nil {
 		return 0, err
 	}
-	if err := exact("ttl", req.TTL); err != nil {
-		return 0, err
-	}
 	var code, how *int16
 	var left pgtype.Interval
 	var what *string

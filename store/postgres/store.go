@@ -147,15 +147,8 @@ func (s *Store) Guarantees() lease.Guarantees {
 		MaxNames:      lease.MaxNames,
 		MinTTL:        lease.MinTTL,
 		MaxTTL:        lease.MaxTTL,
+		Grain:         time.Microsecond,
 	}
-}
-
-// exact refuses durations that the database would round.
-func exact(field string, d time.Duration) error {
-	if d%time.Microsecond != 0 {
-		return &lease.InvalidError{Field: field, Problem: fmt.Sprintf("this store keeps whole microseconds, got %v", d)}
-	}
-	return nil
 }
 
 // enter counts a call as on its way, unless the store is shut down.
