@@ -23,3 +23,6 @@ TO tenure_user;
 GRANT EXECUTE ON FUNCTION
 	tenure.lease_revoke(text, bigint, text), tenure.revoke(text, bigint, text), tenure.prune(interval, int)
 TO tenure_operator;
+
+-- Granted, and reads the sequence for its caller.
+ALTER FUNCTION tenure.issued() SECURITY DEFINER SET search_path = pg_catalog, pg_temp;

@@ -1,0 +1,312 @@
+package postgres
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenure-go/tenure/internal/testdb"
+)
+
+// decision says who may execute a function of the schema.
+type decision string
+
+const (
+	forUsers     decision = "tenure_user"
+	forOperators decision = "tenure_operator"
+	forOwner     decision = "tenure_owner" // on purpose for nobody else: it concerns the whole authority
+	internal     decision = "-"            // called by the schema's functions, which run as the owner
+)
+
+// decisions lists every function of the schema by name: all of one name are for the same. A new one without a row fails.
+func decisions() map[decision][]string {
+	return map[decision][]string{
+		forUsers: {
+			"new_id", "authority_id", "schema_version", "issued",
+			"open_session", "renew", "close_session", "acquire", "release", "lease_of", "leases",
+			"claim_text", "claim_parse", "verify", "verify_bounded", "enter", "admit", "allow", "report_ahead",
+			// For the Go store.
+			"enter_incarnation", "session_open", "session_renew", "session_close", "unbroken_id", "free_closed", "mend_sequence",
+			"acquire_one", "acquire_many", "acquire_rows", "release_one", "release_many", "release_rows", "release_absent",
+		},
+		forOperators: {"lease_revoke", "revoke", "prune"},
+		forOwner:     {"epoch_raise", "authority_new"},
+		internal: {
+			"timeline", "how", "over_by", "fail", "check_name", "check_id", "durable", "read_committed", "jump",
+			"settle_session", "sweep", "held_among", "lock_names", "judge", "tell_over", "grants", "take", "bury", "release_over",
+			"leases_where", "check_claim", "refuse", "foreign_claim", "claim_ahead", "verify_long", "raise_mark", "bound_by", "check_resource",
+			"check_duration", "check_names", "enter_incarnation_if_new",
+		},
+	}
+}
+
+// qualified are those that run as their owner without a pinned search path, for what it costs in each fenced transaction: every name,
+// type and operator in them is qualified, which TestHostileSearchPath tries.
+func qualified() []string {
+	return []string{"tenure.verify(uuid,text,uuid,bigint)", "tenure.enter(text,uuid,text,uuid,bigint)", "tenure.admit(text,uuid,text,uuid,bigint)"}
+}
+
+// functions is each function of the schema, and what must be known of it.
+type function struct {
+	Name, Signature string
+	Public          bool   // PUBLIC may execute it
+	Granted         string // roles beside its owner
+	Definer, Pinned bool   // runs as its owner; with a fixed search path, pg_temp last
+	Reads           bool   // names a table or the sequence of the schema
+}
+
+func functions(t testing.TB, conn *pgx.Conn) []function {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		SELECT p.proname, p.oid::regprocedure::text,
+			EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0),
+			coalesce((SELECT string_agg(pg_get_userbyid(a.grantee), ' ' ORDER BY pg_get_userbyid(a.grantee)) FROM aclexplode(p.proacl) a WHERE a.grantee NOT IN (0, p.proowner)), ''),
+			p.prosecdef, coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false),
+			p.prosrc ~ 'tenure\.(authority|unbroken|token|session|lease|ended|ahead|mark|migration)\M(?!\()'
+		FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace ORDER BY 2`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[function])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// undecided says what is wrong with the rights in a database.
+func undecided(t testing.TB, conn *pgx.Conn) []string {
+	t.Helper()
+	var found []string
+	seen := map[string]bool{}
+	byName := map[string]decision{}
+	for who, names := range decisions() {
+		for _, name := range names {
+			byName[name] = who
+		}
+	}
+	for _, f := range functions(t, conn) {
+		who, known := byName[f.Name]
+		seen[f.Name] = true
+		granted := map[decision]string{forUsers: "tenure_user", forOperators: "tenure_operator"}[who]
+		switch {
+		case !known:
+			found = append(found, f.Signature+": nobody has decided who may execute it")
+		case f.Granted != granted:
+			found = append(found, fmt.Sprintf("%s: executed by %q, decided was %q", f.Signature, f.Granted, who))
+		}
+		if f.Public {
+			found = append(found, f.Signature+": PUBLIC may execute it")
+		}
+		if f.Definer && !f.Pinned && !slices.Contains(qualified(), f.Signature) {
+			found = append(found, f.Signature+": SECURITY DEFINER without a pinned search path")
+		}
+		if granted != "" && f.Reads && !f.Definer {
+			found = append(found, f.Signature+": touches a table, which its callers may not")
+		}
+	}
+	for name := range byName {
+		if !seen[name] {
+			found = append(found, name+": decided, and not there")
+		}
+	}
+	slices.Sort(found)
+	return append(found, openRelations(t, conn)...)
+}
+
+// openRelations are tables, sequences and the schema itself where somebody has a right who is not to have it.
+func openRelations(t testing.TB, conn *pgx.Conn) []string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		SELECT c.relname || ': ' || coalesce(pg_get_userbyid(nullif(a.grantee, 0)), 'PUBLIC') || ' has ' || a.privilege_type FROM pg_class c, aclexplode(c.relacl) a
+		WHERE c.relnamespace = 'tenure'::regnamespace AND a.grantee <> c.relowner
+		UNION ALL
+		SELECT 'schema: ' || coalesce(pg_get_userbyid(nullif(a.grantee, 0)), 'PUBLIC') || ' has ' || a.privilege_type FROM pg_namespace n, aclexplode(n.nspacl) a
+		WHERE n.nspname = 'tenure' AND a.grantee <> n.nspowner AND NOT (a.privilege_type = 'USAGE' AND a.grantee IN ('tenure_user'::regrole, 'tenure_operator'::regrole))
+		ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestEveryFunctionIsDecided: PUBLIC may execute nothing, what runs as its owner has a pinned search path, and each function is granted
+// as decided, or internal.
+func TestEveryFunctionIsDecided(t *testing.T) {
+	s := testdb.Shared(t)
+	conn := connect(t, s.URL(s.Database(t)))
+	mustMigrate(t, conn, MigrateOptions{})
+	for _, wrong := range undecided(t, conn) {
+		t.Error(wrong)
+	}
+	// Each break is found.
+	for sql, want := range map[string]string{
+		"CREATE FUNCTION tenure.fresh() RETURNS int LANGUAGE sql AS 'SELECT 1'; REVOKE ALL ON FUNCTION tenure.fresh() FROM PUBLIC": "nobody has decided",
+		"GRANT EXECUTE ON FUNCTION tenure.sweep() TO PUBLIC":                                                                       "PUBLIC may execute it",
+		"GRANT EXECUTE ON FUNCTION tenure.prune(interval, int) TO tenure_user":                                                     "executed by",
+		"REVOKE EXECUTE ON FUNCTION tenure.verify(text) FROM tenure_user":                                                          "decided was",
+		"ALTER FUNCTION tenure.epoch_raise(bigint) RESET search_path":                                                              "without a pinned search path",
+		"ALTER FUNCTION tenure.epoch_raise(bigint) SET search_path = public":                                                       "without a pinned search path",
+		"ALTER FUNCTION tenure.authority_id() SECURITY INVOKER":                                                                    "touches a table",
+		"DROP FUNCTION tenure.new_id()":                                                                                            "and not there",
+		"GRANT SELECT ON tenure.mark TO tenure_user":                                                                               "mark: tenure_user has SELECT",
+		"GRANT USAGE ON SEQUENCE tenure.token TO PUBLIC":                                                                           "token: PUBLIC has USAGE",
+		"GRANT CREATE ON SCHEMA tenure TO tenure_user":                                                                             "schema: tenure_user has CREATE",
+	} {
+		must(t, conn, "BEGIN", sql)
+		if found := strings.Join(undecided(t, conn), "\n"); !strings.Contains(found, want) {
+			t.Errorf("%s: found %q, want %q", sql, found, want)
+		}
+		must(t, conn, "ROLLBACK")
+	}
+}
+
+// catalog is the definition of everything in the schema.
+func catalog(t testing.TB, conn *pgx.Conn) []string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		SELECT pg_get_functiondef(p.oid) || coalesce(p.proacl::text, '') || pg_get_userbyid(p.proowner) FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace
+		UNION ALL SELECT concat_ws(' ', c.relname, c.relkind, c.relpersistence, c.relacl, c.reloptions, pg_get_userbyid(c.relowner), a.attname, format_type(a.atttypid, a.atttypmod),
+				a.attnotnull, a.attcollation::regcollation, pg_get_expr(d.adbin, d.adrelid))
+			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+			WHERE c.relnamespace = 'tenure'::regnamespace
+		UNION ALL SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = 'tenure'::regnamespace
+		UNION ALL SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'tenure'::regnamespace
+		UNION ALL SELECT n.nspacl::text || pg_get_userbyid(n.nspowner) FROM pg_namespace n WHERE n.nspname = 'tenure'
+		UNION ALL SELECT 'version ' || version FROM tenure.migration
+		UNION ALL SELECT 'authority ' || count(*) FROM tenure.authority
+		ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestScriptByPsql: the script, run by psql as it is or inside a transaction, once or twice, leaves what Migrate leaves.
+func TestScriptByPsql(t *testing.T) {
+	s := testdb.Shared(t)
+	migrated := connect(t, s.URL(s.Database(t)))
+	mustMigrate(t, migrated, MigrateOptions{})
+	want := catalog(t, migrated)
+	if len(want) < 100 {
+		t.Fatalf("only %d entries in the catalogue", len(want))
+	}
+	for name, args := range map[string][]string{"as it is": nil, "in a transaction": {"--single-transaction"}} {
+		t.Run(name, func(t *testing.T) {
+			database := s.Database(t)
+			for range 2 {
+				cmd := exec.CommandContext(t.Context(), "psql", append(args, "--no-psqlrc", "--quiet", "--dbname", s.URL(database))...)
+				cmd.Stdin = strings.NewReader(Script())
+				if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+					t.Fatalf("psql: %v\n%s", err, out)
+				}
+			}
+			got := catalog(t, connect(t, s.URL(database)))
+			if !slices.Equal(got, want) {
+				for i := range min(len(got), len(want)) {
+					if got[i] != want[i] {
+						t.Fatalf("by psql:\n%s\nby Migrate:\n%s", got[i], want[i])
+					}
+				}
+				t.Fatalf("by psql %d entries, by Migrate %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// hostile is a schema that shadows what careless SQL takes from pg_catalog. Whoever uses a thing of it fails with SQLSTATE EVIL0.
+const hostile = `
+CREATE SCHEMA evil;
+CREATE FUNCTION evil.caught() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'EVIL0', MESSAGE = 'the caller''s search path was used'; END $$;
+DO $do$
+DECLARE o record;
+BEGIN
+	-- Every operator between two values of the types that the schema has.
+	FOR o IN SELECT oprname, oprleft::regtype AS l, oprright::regtype AS r, oprresult::regtype AS t FROM pg_operator
+		WHERE oprnamespace = 'pg_catalog'::regnamespace AND oprkind = 'b'
+		AND ARRAY[oprleft, oprright] <@ ARRAY['uuid', 'text', 'int8', 'int4', 'int2', 'float8', 'interval', 'timestamptz', 'bool', 'numeric', 'jsonb', 'uuid[]', 'text[]', 'anyarray']::regtype[]::oid[]
+	LOOP
+		BEGIN
+			EXECUTE format('CREATE FUNCTION evil.%I(%s, %s) RETURNS %s LANGUAGE plpgsql AS %L', 'op' || md5(o::text), o.l, o.r, o.t, 'BEGIN PERFORM evil.caught(); RETURN NULL; END');
+			EXECUTE format('CREATE OPERATOR evil.%s (FUNCTION = evil.%I, LEFTARG = %s, RIGHTARG = %s)', o.oprname, 'op' || md5(o::text), o.l, o.r);
+		EXCEPTION WHEN OTHERS THEN NULL; -- what cannot be shadowed needs no care
+		END;
+	END LOOP;
+	FOR o IN SELECT proname, pg_get_function_identity_arguments(oid) AS args, prorettype::regtype AS t, proretset AS s FROM pg_proc
+		WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind = 'f' AND proname IN ('clock_timestamp', 'now', 'current_setting', 'set_config', 'ceil', 'floor', 'date_part',
+			'extract', 'coalesce', 'nextval', 'setval', 'format', 'quote_ident', 'octet_length', 'starts_with', 'unnest', 'cardinality', 'array_length', 'make_interval',
+			'pg_postmaster_start_time', 'jsonb_build_object', 'gen_random_uuid', 'generate_series', 'string_agg', 'lower', 'substr', 'replace', 'split_part')
+	LOOP
+		BEGIN
+			EXECUTE format('CREATE FUNCTION evil.%I(%s) RETURNS %s %s LANGUAGE plpgsql AS %L', o.proname, o.args, CASE WHEN o.s THEN 'SETOF' ELSE '' END, o.t,
+				'BEGIN PERFORM evil.caught(); RETURN' || CASE WHEN o.s THEN '' ELSE ' NULL' END || '; END');
+		EXCEPTION WHEN OTHERS THEN NULL;
+		END;
+	END LOOP;
+END $do$;
+CREATE DOMAIN evil.uuid AS pg_catalog.uuid CHECK (evil.caught());
+CREATE DOMAIN evil.text AS pg_catalog.text CHECK (evil.caught());
+CREATE DOMAIN evil.timestamptz AS pg_catalog.timestamptz CHECK (evil.caught());
+CREATE DOMAIN evil.jsonb AS pg_catalog.jsonb CHECK (evil.caught());
+CREATE DOMAIN evil.interval AS pg_catalog.interval CHECK (evil.caught());
+GRANT USAGE ON SCHEMA evil TO PUBLIC;`
+
+// fencedOnPath acquires, and checks the claim in each way under the given search path.
+func fencedOnPath(t testing.TB, conn *pgx.Conn, path string) error {
+	t.Helper()
+	session, id := value[string](t, conn, `SELECT tenure.new_id()::text`), value[string](t, conn, `SELECT tenure.new_id()::text`)
+	must(t, conn, `SELECT tenure.open_session('`+session+`', 'me', '1 minute')`)
+	claim := value[string](t, conn, `SELECT claim FROM tenure.acquire($1, $2, ARRAY[$3])`, session, id, id)
+	parts := strings.Split(claim, ":")
+	args := fmt.Sprintf(`'%s'::pg_catalog.uuid, '%s'::pg_catalog.text, '%s'::pg_catalog.uuid, %s`, parts[1], parts[4], parts[2], parts[3])
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), "SET LOCAL search_path = "+path); err != nil {
+		return err
+	}
+	for _, call := range []string{"verify(" + args + ")", "enter('file'::pg_catalog.text, " + args + ")", "enter('file'::pg_catalog.text, " + args + ")",
+		"admit('file'::pg_catalog.text, " + args + ")", "admit('other'::pg_catalog.text, " + args + ")"} {
+		if _, err := tx.Exec(t.Context(), "SELECT tenure."+call, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("%s: %w", call, err)
+		}
+	}
+	return nil
+}
+
+// TestHostileSearchPath: what runs as the owner takes nothing from the caller's search path; a function with one operator unqualified does.
+func TestHostileSearchPath(t *testing.T) {
+	admin, conn := asRole(t, "tenure_user")
+	must(t, admin, hostile)
+	for _, path := range []string{"evil, pg_catalog", "pg_temp, evil, pg_catalog"} {
+		if err := fencedOnPath(t, conn, path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, signature := range qualified() {
+		body := value[string](t, admin, `SELECT pg_get_functiondef($1::regprocedure)`, signature)
+		broken := strings.Replace(body, "OPERATOR(pg_catalog.=)", "=", 1)
+		if broken == body {
+			t.Fatalf("%s has no qualified operator", signature)
+		}
+		must(t, admin, broken)
+		if err := fencedOnPath(t, conn, "evil, pg_catalog"); state(err) != "EVIL0" {
+			t.Errorf("%s with one operator unqualified: %v", signature, err)
+		}
+		must(t, admin, body)
+	}
+}

@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"embed"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+//go:embed schema/*.sql
+var schemaFiles embed.FS
+
+// step is one version of the schema.
+type step struct {
+	version int
+	up      []string // files, in order; run as tenure_owner
+	down    string   // statements that lead back to the version before; run as tenure_owner
+}
+
+// steps are all versions, in order. The next one is one more entry; an entry that was released never changes.
+func steps() []step {
+	return []step{{
+		version: 1,
+		up: []string{
+			"0000_version.sql", "0001_tables.sql", "0002_core.sql", "0003_session.sql", "0004_acquire.sql", "0005_release.sql",
+			"0006_operator.sql", "0007_fence.sql", "0008_people.sql", "0009_roles.sql", "0010_authority.sql",
+		},
+		down: "DROP SCHEMA tenure CASCADE;",
+	}}
+}
+
+// prepareFile runs before each version, as the migrating role.
+const prepareFile = "0000_schema.sql"
+
+// lockKey is of the advisory lock under which schema and grants are changed: "tenure" in ASCII.
+const lockKey = 0x74656e757265
+
+// lockBound is how long a migration waits for another one, and for each lock on a table.
+const lockBound = "60s"
+
+// frame makes a migration one statement: whoever runs it, in a transaction or not, gets all of it or nothing, and gets his
+// settings back. The advisory lock is the transaction's, so that it also holds behind a pooler that
+// changes the server between transactions, and is never left behind there.
+const frame = `DO $tenure_frame$
+DECLARE
+	v_role   text := current_setting('role');
+	v_path   text := current_setting('search_path');
+	v_commit text := current_setting('synchronous_commit');
+	v_wait   text := current_setting('lock_timeout');
+	v_there  boolean;
+	v_have   int := 0;
+BEGIN
+	PERFORM set_config('search_path', 'pg_catalog, pg_temp', true), set_config('lock_timeout', '@BOUND@', true);
+	IF v_commit IN ('off', 'local') THEN
+		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+	BEGIN
+		PERFORM pg_advisory_xact_lock(@KEY@);
+	EXCEPTION WHEN lock_not_available THEN
+		RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = 'another migration of this database has not ended within @BOUND@',
+			HINT = 'Nothing was changed. pg_locks shows who holds advisory lock @KEY@; run this again when it has ended.';
+	END;
+	v_there := EXISTS (SELECT 1 FROM pg_namespace n WHERE n.nspname = 'tenure');
+	IF v_there AND NOT (
+		EXISTS (SELECT 1 FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
+			WHERE n.nspname = 'tenure' AND pg_get_userbyid(n.nspowner) = 'tenure_owner' AND c.relname = 'migration')
+		OR EXISTS (SELECT 1 FROM pg_namespace n WHERE n.nspname = 'tenure' AND pg_get_userbyid(n.nspowner) = 'tenure_owner' -- made for it, and empty
+			AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid) AND NOT EXISTS (SELECT 1 FROM pg_proc p WHERE p.pronamespace = n.oid))) THEN
+		RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = 'there is a schema "tenure" that Tenure has not made',
+			HINT = 'Nothing was changed. Rename that schema, or use another database.';
+	END IF;
+@BODY@
+	PERFORM set_config('role', v_role, true), set_config('search_path', v_path, true), set_config('synchronous_commit', v_commit, true),
+		set_config('lock_timeout', v_wait, true), set_config('tenure.migrated_from', v_have::text, true);
+END $tenure_frame$;
+`
+
+const upBody = `	EXECUTE $tenure_prepare$
+@PREPARE@
+$tenure_prepare$;
+	IF NOT v_there THEN
+		CREATE SCHEMA tenure AUTHORIZATION tenure_owner;
+	END IF;
+	PERFORM set_config('role', 'tenure_owner', true);
+	IF EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'tenure' AND c.relname = 'migration') THEN
+		v_have := (SELECT coalesce(max(m.version), 0) FROM tenure.migration m);
+	END IF;
+	IF v_have < @VERSION@ THEN
+		EXECUTE $tenure_up$
+@UP@
+INSERT INTO tenure.migration (version) VALUES (@VERSION@);
+$tenure_up$;
+	END IF;`
+
+const downBody = `	IF EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'tenure' AND c.relname = 'migration') THEN
+		PERFORM set_config('role', 'tenure_owner', true);
+		v_have := (SELECT coalesce(max(m.version), 0) FROM tenure.migration m);
+	END IF;
+	IF v_have = @VERSION@ THEN
+		EXECUTE $tenure_down$
+@DOWN@
+$tenure_down$;
+	END IF;`
+
+// upScript applies the version where it is missing. In its transaction, the setting tenure.migrated_from then says which one was there before.
+func (s step) upScript() string {
+	var up strings.Builder
+	for _, name := range s.up {
+		up.WriteString(file(name))
+	}
+	return fill(upBody, "@PREPARE@", strings.TrimSpace(file(prepareFile)), "@UP@", strings.TrimSpace(up.String()), "@VERSION@", strconv.Itoa(s.version))
+}
+
+// downScript takes the version back if it is the latest.
+func (s step) downScript() string {
+	down := s.down
+	if s.version > 1 { // with the first goes the table too
+		down += fmt.Sprintf("\nDELETE FROM tenure.migration WHERE version = %d;", s.version)
+	}
+	return fill(downBody, "@DOWN@", down, "@VERSION@", strconv.Itoa(s.version))
+}
+
+// fill puts a body with its values into the frame.
+func fill(body string, values ...string) string {
+	return strings.NewReplacer("@BODY@", strings.NewReplacer(values...).Replace(body), "@KEY@", strconv.Itoa(lockKey), "@BOUND@", lockBound).Replace(frame)
+}
+
+// file is an embedded file. A name that is not there gives text that is no SQL, so that no migration gets past it.
+func file(name string) string {
+	text, err := schemaFiles.ReadFile("schema/" + name)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+const scriptHeader = `-- Installs Tenure's schema "tenure", or brings it up to date: version %d. The same as "tenure migrate", for tools that keep a project's
+-- migrations as SQL (psql, Rails, Alembic, Flyway). It needs no transaction around it and minds none; to run it again changes nothing.
+-- The role that runs it is a superuser, or has CREATEROLE and CREATE on the database, or is told what an administrator must run once.
+-- Each role that uses Tenure then needs: GRANT tenure_user TO that role.
+`
+
+// Script is the SQL of all versions, for psql and for tools that keep migrations as SQL: what [Migrate] without grants runs. Each
+// version is one statement, which works inside a transaction and without one; running it again changes nothing.
+func Script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, scriptHeader, SchemaVersion)
+	for _, s := range steps() {
+		fmt.Fprintf(&b, "\n-- Version %d.\n%s", s.version, s.upScript())
+	}
+	return b.String()
+}
