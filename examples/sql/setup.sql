@@ -1,0 +1,9 @@
+-- What the example protects. Run as whoever owns the application's tables, after tenure's schema is installed.
+CREATE TABLE report (
+	name    text   NOT NULL,
+	line    int    NOT NULL,
+	made_by text   NOT NULL,
+	token   bigint NOT NULL,
+	PRIMARY KEY (name, line)
+);
+GRANT SELECT, INSERT ON report TO worker;
