@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,6 +44,7 @@ type Store struct {
 	down     bool
 
 	renewals reserved
+	refused  atomic.Int64 // claims, by Fenced
 }
 
 // New makes a store on pool, which stays the caller's: the store takes a connection for each call, and takes one more out of the pool

@@ -1,54 +1,92 @@
 -- Checks for a caller's own transaction. A refusal raises: TN010 stale, TN011 foreign, TN012 from the future; the caller rolls back.
+--
+-- verify, enter and admit stand in every fenced transaction, and a SET clause costs as much as one of their statements. They have none:
+-- whatever the caller's search path is, every name, type and operator in them is qualified. What is rare is in functions that have one.
 
 -- Strict: the claim is the latest acquisition of its name and valid by the authority's clock, and no successor is recognised before the
--- transaction ends. Above READ COMMITTED it must be the first statement; 40001 means roll back and begin again.
-CREATE FUNCTION tenure.verify(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+-- transaction ends. It stands in the same subtransaction as the write, or in one around it. Above READ COMMITTED it must be the
+-- first statement; 40001 means roll back and begin again.
+CREATE FUNCTION tenure.verify(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-	v_token bigint;
-	v_acquisition uuid;
-	v_session uuid;
-	v_over smallint;
-	v_hold_until timestamptz;
+	v_session pg_catalog.uuid;
+	v_hold_until pg_catalog.timestamptz;
+BEGIN
+	SELECT l.session, l.hold_until INTO v_session, v_hold_until FROM tenure.lease l
+	WHERE l.name OPERATOR(pg_catalog.=) p_name AND l.token OPERATOR(pg_catalog.=) p_token AND l.acquisition OPERATOR(pg_catalog.=) p_acquisition
+		AND l.over OPERATOR(pg_catalog.=) 0 FOR SHARE;
+	-- A later statement than the lock: its snapshot, at READ COMMITTED, and its clock. An idle holder is ended with its lease; a lower bound stays.
+	PERFORM CASE WHEN pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'
+			OR pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval OPERATOR(pg_catalog.>)
+				(least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
+		THEN pg_catalog.set_config('idle_in_transaction_session_timeout', greatest(1, pg_catalog.ceil(pg_catalog.date_part('epoch',
+			least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
+	FROM tenure.session s, tenure.authority a
+	WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND a.id OPERATOR(pg_catalog.=) p_authority
+		AND least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+		AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared);
+	IF NOT FOUND THEN
+		PERFORM tenure.verify_long(p_authority, p_name, p_acquisition, p_token);
+	END IF;
+END $$;
+
+-- The whole rule, for a claim that did not pass at once: it says why, or finds that it holds by now.
+CREATE FUNCTION tenure.verify_long(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	l tenure.lease;
 	v_left interval;
 	v_how smallint;
 	v_own uuid;
 	v_issued bigint;
-	v_idle interval;
 BEGIN
-	SELECT l.token, l.acquisition, l.session, l.over, l.hold_until INTO v_token, v_acquisition, v_session, v_over, v_hold_until
-	FROM tenure.lease l WHERE l.name = p_name FOR SHARE;
-	-- A later statement than the lock: its snapshot, at READ COMMITTED, and its clock.
-	SELECT a.id, least(s.expires_at, v_hold_until) - clock_timestamp(), tenure.over_by(v_over, v_hold_until, s.ended, s.expires_at, clock_timestamp())
-	INTO v_own, v_left, v_how FROM tenure.authority a LEFT JOIN tenure.session s ON s.id = v_session
+	PERFORM tenure.check_claim(p_authority, p_name, p_acquisition, p_token);
+	-- Any version of the row: an old snapshot fails with 40001 here instead of telling what was.
+	SELECT * INTO l FROM tenure.lease x WHERE x.name = p_name FOR SHARE;
+	SELECT a.id, least(s.expires_at, l.hold_until) - clock_timestamp(), tenure.over_by(l.over, l.hold_until, s.ended, s.expires_at, clock_timestamp())
+	INTO v_own, v_left, v_how FROM tenure.authority a LEFT JOIN tenure.session s ON s.id = l.session
 	WHERE a.allow_prepared OR current_setting('max_prepared_transactions') = '0';
 	IF v_own IS NULL THEN
 		PERFORM tenure.fail('TN008', 'verify refuses where transactions can be prepared: a prepared one outlives every bound', NULL,
 			'Nothing was written. Set max_prepared_transactions = 0, or let the owner UPDATE tenure.authority SET allow_prepared = true.');
-	END IF;
-	IF v_own = p_authority AND v_token = p_token AND v_acquisition = p_acquisition AND v_how = 0 AND v_left > interval '0' THEN
-		-- An idle holder is ended with its lease. A lower bound stays.
-		v_idle := current_setting('idle_in_transaction_session_timeout')::interval;
-		IF v_idle = interval '0' OR v_idle > v_left THEN
-			PERFORM set_config('idle_in_transaction_session_timeout', greatest(1, least(2147483647, ceil(extract(epoch FROM v_left) * 1000)))::bigint::text, true);
-		END IF;
-		RETURN;
-	END IF;
-	PERFORM tenure.check_claim(p_authority, p_name, p_acquisition, p_token);
-	IF v_own <> p_authority THEN
+	ELSIF v_own <> p_authority THEN
 		PERFORM tenure.foreign_claim(p_name, p_authority, p_name, v_own, p_name);
 	END IF;
 	v_issued := tenure.issued();
 	IF p_token > v_issued THEN
 		PERFORM tenure.claim_ahead(p_name, p_token, v_issued);
-	ELSIF v_token > p_token THEN
-		PERFORM tenure.refuse(p_name, p_name, p_token, 'superseded', v_token);
-	ELSIF v_token IS NULL OR v_token < p_token OR v_acquisition <> p_acquisition THEN
+	ELSIF l.token > p_token THEN
+		PERFORM tenure.refuse(p_name, p_name, p_token, 'superseded', l.token);
+	ELSIF l.token IS NULL OR l.token < p_token OR l.acquisition <> p_acquisition THEN
 		PERFORM tenure.refuse(p_name, p_name, p_token, 'not granted', NULL);
+	ELSIF v_how <> 0 OR v_left <= interval '0' THEN
+		-- A session that is forgotten had ended, and no release was written.
+		PERFORM tenure.refuse(p_name, p_name, p_token, CASE WHEN v_how IN (1, 2) THEN 'released' WHEN v_how = 5 THEN 'revoked' WHEN v_how = 4 THEN 'superseded' ELSE 'expired' END, NULL);
 	END IF;
-	PERFORM tenure.refuse(p_name, p_name, p_token,
-		CASE WHEN v_how IN (1, 2) THEN 'released' WHEN v_how = 5 THEN 'revoked' WHEN v_how = 4 THEN 'superseded' WHEN v_how = 6 THEN 'not granted' ELSE 'expired' END, NULL);
+	PERFORM tenure.bound_by('idle_in_transaction_session_timeout', v_left);
 END $$;
+
+-- Lowers a setting of the transaction to what is left, at least 1 ms; a lower bound stays.
+CREATE FUNCTION tenure.bound_by(p_setting text, p_left interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF current_setting(p_setting) = '0' OR current_setting(p_setting)::interval > p_left THEN
+		PERFORM set_config(p_setting, greatest(1, ceil(extract(epoch FROM p_left) * 1000)::int)::text, true);
+	END IF;
+END $$;
+
+-- verify, and no later statement of the transaction may take longer than the lease has left, which it returns. It bounds each statement by
+-- what was left at this moment, not their sum.
+CREATE FUNCTION tenure.verify_bounded(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS interval
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	v_left interval;
+BEGIN
+	PERFORM tenure.verify(p_authority, p_name, p_acquisition, p_token);
+	SELECT greatest(interval '1 microsecond', least(s.expires_at, l.hold_until) - clock_timestamp()) INTO STRICT v_left
+	FROM tenure.lease l JOIN tenure.session s ON s.id = l.session WHERE l.name = p_name;
+	PERFORM tenure.bound_by('statement_timeout', v_left);
+	RETURN v_left;
+END $$;
+GRANT EXECUTE ON FUNCTION tenure.verify_bounded(uuid, text, uuid, bigint) TO tenure_user;
 
 CREATE FUNCTION tenure.check_claim(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -80,51 +118,59 @@ BEGIN
 END $$;
 
 -- High-water: refuses a token lower than the highest accepted, and writes the mark, also when it is equal. A holder that reads before
--- it writes calls enter first, as the first statement of its transaction; admit fences a blind write.
-CREATE FUNCTION tenure.enter(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+-- it writes calls enter first, as a statement of its own and the first of its transaction; admit fences a blind write, and may
+-- stand in the statement of that write. Above READ COMMITTED, 40001 means that somebody else has entered since: roll back and begin again.
+CREATE FUNCTION tenure.enter(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-	UPDATE tenure.mark m SET token = p_token WHERE m.resource = p_resource AND m.authority = p_authority AND m.name = p_name AND m.token <= p_token AND m.token > 0
-		AND (p_token <= (SELECT last_value FROM tenure.token) OR p_authority <> (SELECT a.id FROM tenure.authority a));
+	-- An equal token is written too. It was looked at when it came first.
+	UPDATE tenure.mark m SET token = p_token WHERE m.resource OPERATOR(pg_catalog.=) p_resource AND m.authority OPERATOR(pg_catalog.=) p_authority
+		AND m.name OPERATOR(pg_catalog.=) p_name AND m.token OPERATOR(pg_catalog.=) p_token AND m.token OPERATOR(pg_catalog.>) 0;
 	IF NOT FOUND THEN
-		PERFORM tenure.first_entry(p_resource, p_authority, p_name, p_acquisition, p_token);
+		PERFORM tenure.raise_mark(p_resource, p_authority, p_name, p_acquisition, p_token);
 	END IF;
 END $$;
 
-CREATE FUNCTION tenure.admit(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+CREATE FUNCTION tenure.admit(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-	UPDATE tenure.mark m SET token = p_token WHERE m.resource = p_resource AND m.authority = p_authority AND m.name = p_name AND m.token <= p_token AND m.token > 0
-		AND (p_token <= (SELECT last_value FROM tenure.token) OR p_authority <> (SELECT a.id FROM tenure.authority a));
+	-- An equal token is written too. It was looked at when it came first.
+	UPDATE tenure.mark m SET token = p_token WHERE m.resource OPERATOR(pg_catalog.=) p_resource AND m.authority OPERATOR(pg_catalog.=) p_authority
+		AND m.name OPERATOR(pg_catalog.=) p_name AND m.token OPERATOR(pg_catalog.=) p_token AND m.token OPERATOR(pg_catalog.>) 0;
 	IF NOT FOUND THEN
-		PERFORM tenure.first_entry(p_resource, p_authority, p_name, p_acquisition, p_token);
+		PERFORM tenure.raise_mark(p_resource, p_authority, p_name, p_acquisition, p_token);
 	END IF;
 END $$;
 
--- For a claim that moved no mark: nothing has entered yet, or the claim is stale, foreign or from the future.
-CREATE FUNCTION tenure.first_entry(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Which name came first, and so guards a resource, is told by an index that two first entries collide in, whatever their snapshots are.
+ALTER TABLE tenure.mark ADD COLUMN bound boolean NOT NULL DEFAULT false;
+CREATE UNIQUE INDEX mark_bound ON tenure.mark (resource) WHERE bound;
+
+-- For a claim that is not at the mark: it is higher, nothing has entered yet, or it is stale, foreign or from the future.
+CREATE FUNCTION tenure.raise_mark(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	m tenure.mark;
-	v_own uuid;
 BEGIN
 	PERFORM tenure.check_claim(p_authority, p_name, p_acquisition, p_token), tenure.check_resource(p_resource);
-	-- Two first entries of one resource must not both see none: they queue for the resource until the other's transaction ends.
-	PERFORM pg_advisory_xact_lock(hashtextextended('tenure.mark:' || p_resource, 0));
-	SELECT * INTO m FROM tenure.mark x WHERE x.resource = p_resource ORDER BY (x.authority = p_authority AND x.name = p_name) DESC, x.authority, x.name LIMIT 1;
-	IF FOUND AND (m.authority <> p_authority OR m.name <> p_name) THEN
-		PERFORM tenure.foreign_claim(p_resource, p_authority, p_name, m.authority, m.name);
-	ELSIF FOUND AND m.token > p_token THEN
-		PERFORM tenure.refuse(p_resource, p_name, p_token, 'superseded', m.token);
-	END IF;
-	SELECT a.id INTO v_own FROM tenure.authority a;
-	IF v_own = p_authority AND p_token > tenure.issued() THEN
+	IF p_token > tenure.issued() AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.id = p_authority) THEN
 		PERFORM tenure.claim_ahead(p_name, p_token, tenure.issued());
 	END IF;
-	INSERT INTO tenure.mark AS x (resource, authority, name, token) VALUES (p_resource, p_authority, p_name, p_token)
-	ON CONFLICT (resource, authority, name) DO UPDATE SET token = excluded.token WHERE x.token <= excluded.token;
-	IF NOT FOUND THEN
-		PERFORM tenure.refuse(p_resource, p_name, p_token, 'superseded', (SELECT x.token FROM tenure.mark x WHERE x.resource = p_resource AND x.authority = p_authority AND x.name = p_name));
-	END IF;
+	FOR i IN 1..3 LOOP -- each wait below ends with a row that the next look sees
+		SELECT * INTO m FROM tenure.mark x WHERE x.resource = p_resource
+		ORDER BY (x.authority = p_authority AND x.name = p_name) DESC, x.bound DESC, x.authority, x.name LIMIT 1;
+		IF NOT FOUND THEN
+			INSERT INTO tenure.mark (resource, authority, name, token, bound) VALUES (p_resource, p_authority, p_name, p_token, true) ON CONFLICT DO NOTHING;
+		ELSIF m.authority <> p_authority OR m.name <> p_name THEN
+			PERFORM tenure.foreign_claim(p_resource, p_authority, p_name, m.authority, m.name);
+		ELSIF m.token > p_token THEN
+			PERFORM tenure.refuse(p_resource, p_name, p_token, 'superseded', m.token);
+		ELSE
+			UPDATE tenure.mark x SET token = p_token WHERE x.resource = p_resource AND x.authority = p_authority AND x.name = p_name AND x.token <= p_token;
+		END IF;
+		IF FOUND THEN
+			RETURN;
+		END IF;
+	END LOOP;
+	RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'the mark changed under every attempt', HINT = 'Nothing was written. Roll back and begin again.';
 END $$;
 
 CREATE FUNCTION tenure.check_resource(p_resource text) RETURNS void LANGUAGE plpgsql AS $$
