@@ -167,8 +167,8 @@ func grant(ctx context.Context, conn *pgx.Conn, roles []string) error {
 	})
 }
 
-// rollbackBound is how long a rollback may take before the connection is closed instead.
-const rollbackBound = 5 * time.Second
+// undoBound is how long a rollback may take before the connection is closed instead.
+const undoBound = 5 * time.Second
 
 // inTx runs do in a transaction at READ COMMITTED, which sees after a wait for the lock what the other migration did.
 func inTx(ctx context.Context, conn *pgx.Conn, what string, do func(pgx.Tx) error) error {
@@ -177,7 +177,7 @@ func inTx(ctx context.Context, conn *pgx.Conn, what string, do func(pgx.Tx) erro
 		return explained(what, err)
 	}
 	if err := do(tx); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackBound)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 		defer cancel()
 		return explained(what, errors.Join(err, tx.Rollback(ctx)))
 	}
@@ -187,10 +187,10 @@ func inTx(ctx context.Context, conn *pgx.Conn, what string, do func(pgx.Tx) erro
 	return nil
 }
 
-// stateForeign is raised by the frame of migrations for a schema "tenure" that is not Tenure's.
+// stateForeignSchema is raised by the frame of migrations for a schema "tenure" that is not Tenure's.
 const (
-	stateForeign    = "42P06"
-	stateNotAllowed = "42501"
+	stateForeignSchema = "42P06"
+	stateNotAllowed    = "42501"
 )
 
 // explained adds what the server advises, and gives a schema of somebody else's its type.
@@ -202,7 +202,7 @@ func explained(what string, err error) error {
 		return schema
 	case !errors.As(err, &pg):
 		return fmt.Errorf("postgres: %s: %w", what, err)
-	case pg.Code == stateForeign:
+	case pg.Code == stateForeignSchema:
 		return &SchemaError{Kind: ErrForeignSchema, Detail: pg.Message + "; " + pg.Hint}
 	case pg.Hint != "":
 		return fmt.Errorf("postgres: %s: %w; %s", what, err, pg.Hint)
