@@ -10,55 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
-	"github.com/tenure-go/tenure/store/sqlite"
 )
-
-func (a *app) migrateCommand() *cobra.Command {
-	var adopt, show, asJSON bool
-	cmd := &cobra.Command{
-		Use:   "migrate",
-		Short: "make the store, or bring its schema up to date",
-		Long: `Opens the store, which makes it if it is missing and brings an older schema up to date, and says where and which
-authority it is. Every command does the same when it opens a store; migrate is for doing it at a time of one's
-own choosing, and for --adopt.
-
-A database that belongs to an application is left alone unless --adopt is given: then Tenure's tables, whose names all
-start with tenure_, are installed beside the application's, so that one transaction can check a lease and write what
-it protects. A store written by a newer Tenure is refused.`,
-		Example: `  tenure migrate
-  tenure migrate --store sqlite:app.db --adopt
-  tenure migrate --print > schema.sql`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if show {
-				_, err := fmt.Fprint(a.stdout, sqlite.Schema())
-				return err
-			}
-			s, l, err := a.open(cmd.Context(), openOptions{adopt: adopt})
-			if err != nil {
-				return err
-			}
-			defer a.close(cmd.Context(), s)
-			authority := fence.ID{}
-			if known, ok := s.(interface{ Authority() fence.ID }); ok {
-				authority = known.Authority()
-			}
-			if asJSON {
-				return a.printJSON(struct {
-					Store     string   `json:"store"`
-					Authority fence.ID `json:"authority"`
-					Schema    int      `json:"schema"`
-				}{l.url, authority, sqlite.SchemaVersion})
-			}
-			fmt.Fprintf(a.stdout, "%s: authority %s, schema %d, up to date\n", l.url, authority, sqlite.SchemaVersion)
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&adopt, "adopt", false, "install beside the tables of an application")
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL of the newest schema and touch nothing")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
 
 func (a *app) epochCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -83,7 +35,8 @@ func (a *app) raiseCommand() *cobra.Command {
 clock, and lifts the stop that a token from the future put on a name. Nothing that is held is changed.
 
 Run it after anything by which the store may have lost grants without noticing: content copied over the open file, a
-virtual machine restored together with its disk. Where an error names a token, give that one as --above.`,
+virtual machine restored together with its memory or disk, a PostgreSQL branch that was promoted from a server whose clock
+was ahead. Where an error names a token, give that one as --above. On PostgreSQL the role is a member of tenure_owner.`,
 		Example: `  tenure epoch raise
   tenure epoch raise --above 70368744177664 --json`,
 		Args: cobra.NoArgs,
@@ -103,7 +56,7 @@ virtual machine restored together with its disk. Where an error names a token, g
 			defer a.close(cmd.Context(), s)
 			raised, err := s.RaiseEpoch(cmd.Context(), floor)
 			if err != nil {
-				return err
+				return needsRole(err, "tenure_owner")
 			}
 			if asJSON {
 				return a.printJSON(struct {
@@ -177,7 +130,7 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([
 	if err != nil || len(args) > 0 {
 		return nil, none
 	}
-	if _, err := os.Stat(l.path); err != nil {
+	if _, err := os.Stat(l.path); err != nil && !l.postgres {
 		return nil, none
 	}
 	s, err := a.opener(cmd.Context(), l, openOptions{wait: closeWait})

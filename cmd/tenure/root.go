@@ -66,6 +66,7 @@ func (a *app) commands() []*cobra.Command {
 		a.leaseCommand(),
 		a.migrateCommand(),
 		a.epochCommand(),
+		a.authorityCommand(),
 		a.drillCommand(),
 		a.versionCommand(),
 	}
@@ -83,6 +84,10 @@ The store is named by --store or TENURE_STORE. Known are
 "sqlite:" alone is $XDG_STATE_HOME/tenure/tenure.db; without that variable ~/.local/state/tenure/tenure.db,
 for root /var/lib/tenure/tenure.db. tenure run, migrate and drill make a missing store, in
 folders readable by this user alone; the other commands say that there is none.
+
+On PostgreSQL tenure migrate installs the schema, and no other command does. What the URL leaves out is taken from PGHOST,
+PGUSER, PGPASSWORD, PGSSLMODE and the like, and from ~/.pgpass; postgresql:// is the same. A password on the command line is
+visible to other users of the machine, so leave it to these or to TENURE_STORE. It is never printed.
 
 Exit codes: 0 success; 1 refused or failed; 64 the command line makes no sense; 75 not acquired; 77 the store was not
 reached. tenure run has more. With --json, tokens are strings and durations are numbers ending in _ms.`,

@@ -31,6 +31,7 @@ type runner struct {
 	signals *supervise.Signals
 	status  status
 
+	storeURL string // may hold a password, unlike the status
 	waitFrom time.Duration
 	heldFrom time.Duration
 	renewals uint64 // acknowledged when the command had ended
@@ -104,7 +105,7 @@ func (r *runner) inStore(ctx context.Context) {
 	s, l, err := r.open(openCtx, openOptions{wait: min(r.o.wait, openWait)})
 	interrupted := interruptedOr(openCtx, nil)
 	done()
-	r.status.Store = l.url
+	r.status.Store, r.storeURL = l.shown, l.url
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
@@ -183,7 +184,7 @@ func (r *runner) command(l *lease.Lease, claims []fence.Claim) {
 
 func (r *runner) passedStore() string {
 	if r.o.passStore {
-		return r.status.Store
+		return r.storeURL
 	}
 	return ""
 }

@@ -30,9 +30,11 @@ const openWait = 10 * time.Second
 
 // location is a store that was named on the command line, in the environment, or by neither.
 type location struct {
-	url     string // as it would be given again
-	path    string // of the database file
-	assumed bool   // nobody named it
+	url      string // as it would be given again: it may hold a password
+	shown    string // the same for people and files, without one
+	path     string // of the database file; empty for PostgreSQL
+	postgres bool
+	assumed  bool // nobody named it
 }
 
 // environment is what the location depends on beside the URL.
@@ -42,7 +44,7 @@ type environment struct {
 }
 
 // schemes are the kinds of store that a URL may name, for error texts.
-const schemes = "sqlite: (the default file), sqlite:PATH, sqlite:///ABSOLUTE/PATH"
+const schemes = "sqlite: (the default file), sqlite:PATH, sqlite:///ABSOLUTE/PATH, postgres://USER@HOST/DATABASE"
 
 // locate finds the store from the --store flag, else TENURE_STORE, else the default file.
 func (e environment) locate(flag string) (location, error) {
@@ -54,14 +56,18 @@ func (e environment) locate(flag string) (location, error) {
 		text, assumed = "sqlite:", true
 	}
 	scheme, rest, ok := strings.Cut(text, ":")
+	if isPostgres(text) {
+		return locatePostgres(text)
+	}
 	if !ok || scheme != "sqlite" {
-		return location{}, usagef("store %q: unknown kind of store; known are %s", text, schemes)
+		return location{}, usagef("store %q: unknown kind of store; known are %s", withoutPassword(text), schemes)
 	}
 	path, err := e.sqlitePath(rest)
 	if err != nil {
 		return location{}, err
 	}
-	return location{url: "sqlite:" + path, path: path, assumed: assumed}, nil
+	url := "sqlite:" + path
+	return location{url: url, shown: url, path: path, assumed: assumed}, nil
 }
 
 // sqlitePath is the absolute path that stands after "sqlite:". It is taken as it is: nothing in it is decoded.
@@ -114,17 +120,24 @@ type openOptions struct {
 	wait  time.Duration // bound of the opening; 0: openWait
 }
 
-// openStore opens the store, making its folders, readable by this user alone, and its file if they are missing.
-// Every error is a storeError.
+// openStore opens the store. Every error but that of a command line is a storeError.
 func openStore(ctx context.Context, l location, o openOptions) (store, error) {
+	if o.wait <= 0 {
+		o.wait = openWait
+	}
+	if l.postgres {
+		return openPostgres(ctx, l, o)
+	}
+	return openSQLite(ctx, l, o)
+}
+
+// openSQLite makes the file and its folders, readable by this user alone, if they are missing.
+func openSQLite(ctx context.Context, l location, o openOptions) (store, error) {
 	if _, err := os.Stat(l.path); o.made && errors.Is(err, fs.ErrNotExist) {
 		return nil, &storeError{fmt.Errorf("there is no store at %s; check --store and TENURE_STORE; tenure run and tenure migrate make one", l.path)}
 	}
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
 		return nil, &storeError{fmt.Errorf("making the folder of %s: %w", l.path, err)}
-	}
-	if o.wait <= 0 {
-		o.wait = openWait
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
