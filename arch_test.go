@@ -38,8 +38,9 @@ func importTable() []importRow {
 			"a store imports its own driver and no sibling"},
 		{"drill/...", []string{"fence", "lease", "store/...", "drill/...", "internal/clock", "internal/supervise", "internal/testdb/pgserver", "golang.org/x/sys"},
 			"drives real stores, and is driven by cmd"},
-		{"cmd/tenure/...", []string{"fence", "lease", "store/...", "drill/...", "cmd/tenure/...", "internal/clock", "internal/supervise", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag"},
+		{"cmd/tenure/...", []string{"fence", "lease", "store/...", "drill/...", "cmd/tenure/...", "internal/clock", "internal/supervise", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jackc/pgx/v5"},
 			"the place where things are wired"},
+		{"examples/sql", nil, "Tenure without Go: its code is in other languages, and Go runs it in tests"},
 	}
 }
 
@@ -52,6 +53,7 @@ func testImportTable() []importRow {
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
 		{"store/sqlite", []string{"store/memory"}, "random histories run on the oracle in step"},
+		{"examples/sql", []string{"store/postgres", "github.com/jackc/pgx/v5"}, "the scripts run on the schema that the store installs"},
 	}
 }
 
