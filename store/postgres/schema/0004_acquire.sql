@@ -4,7 +4,7 @@
 CREATE TYPE tenure.grant_row AS (o int, code smallint, how smallint, token bigint, remaining interval, hold_left interval, what text);
 
 -- One name, and the common case: the incarnation is known, the session lives, the name is free, and its last acquisition
--- needs no record: there was none, or it was this session's own, released, and p_closed_below closes it. That bound is then written
+-- needs no record: there was none (the name is new), or it was this session's own, released, and p_closed_below closes it. That bound is then written
 -- to the session's row before the lease's row forgets the id. Everything else goes the long way.
 CREATE FUNCTION tenure.acquire_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval)
 RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
@@ -18,16 +18,26 @@ BEGIN
 	UPDATE tenure.session s SET closed_below = p_closed_below WHERE s.id = p_session AND s.closed_below < p_closed_below AND s.ended = 0
 		AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name AND l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below)
 		AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time() AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead);
-	IF NOT FOUND THEN
-		RETURN QUERY SELECT * FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
-		RETURN;
+	IF FOUND THEN
+		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below
+			AND l.acquisition <> p_id FOR NO KEY UPDATE SKIP LOCKED;
+	ELSE
+		-- A new name: inserting it may wait for another insert of it, so the session's row is only shared.
+		PERFORM 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND NOT EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name)
+			AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time()
+				AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead) FOR KEY SHARE;
+		IF NOT FOUND THEN
+			RETURN QUERY SELECT * FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
+			RETURN;
+		END IF;
+		PERFORM tenure.check_name(p_name);
+		INSERT INTO tenure.lease (name) VALUES (p_name) ON CONFLICT (name) DO NOTHING;
+		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.token = 0 FOR NO KEY UPDATE SKIP LOCKED;
 	END IF;
-	SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below
-		AND l.acquisition <> p_id FOR NO KEY UPDATE SKIP LOCKED;
 	-- The token is drawn in a later statement than the lock. Nothing in it can wait.
 	UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = 1,
 		max_hold = p_max_hold, hold_until = clock_timestamp() + p_max_hold, over = 0
-	FROM tenure.session s WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND p_id >= s.closed_below
+	FROM tenure.session s WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND p_id >= greatest(s.closed_below, p_closed_below)
 		AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_id)
 	RETURNING 1, 0, 0, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp() INTO r;
 	IF NOT FOUND THEN
