@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -23,7 +24,7 @@ func busy(t *testing.T) (s *Server, backend int) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = conn.Exec(context.Background(), "DO $$ BEGIN LOOP END LOOP; END $$") // ends with its backend
+		_, _ = conn.Exec(t.Context(), "DO $$ BEGIN LOOP END LOOP; END $$") // ends with its backend or the test
 		_ = conn.Close(context.Background())
 	}()
 	t.Cleanup(func() {
@@ -40,13 +41,22 @@ func busy(t *testing.T) (s *Server, backend int) {
 	return s, backend
 }
 
+// bounded is for what would be waited for in vain.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func TestCrashKillsBusyBackends(t *testing.T) {
 	t.Parallel()
 	s, backend := busy(t)
-	if err := s.Crash(t.Context()); err != nil {
+	ctx := bounded(t)
+	if err := s.Crash(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if state := stateOf(t.Context(), backend); state != "" && state != "Z" {
+	if state := stateOf(ctx, backend); state != "" && state != "Z" {
 		t.Errorf("after the crash the backend is in state %q", state)
 	}
 }
@@ -54,16 +64,17 @@ func TestCrashKillsBusyBackends(t *testing.T) {
 func TestPauseStopsBusyBackends(t *testing.T) {
 	t.Parallel()
 	s, backend := busy(t)
-	if err := s.Pause(t.Context()); err != nil {
+	ctx := bounded(t)
+	if err := s.Pause(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if state := stateOf(t.Context(), backend); !strings.HasPrefix(state, "T") {
+	if state := stateOf(ctx, backend); !strings.HasPrefix(state, "T") {
 		t.Errorf("of a paused server the backend is in state %q", state)
 	}
-	if err := s.Continue(t.Context()); err != nil {
+	if err := s.Continue(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := poll(t.Context(), func() (bool, error) { return stateOf(t.Context(), backend) == "R", nil }); err != nil {
+	if err := poll(ctx, func() (bool, error) { return stateOf(ctx, backend) == "R", nil }); err != nil {
 		t.Error(err)
 	}
 }
