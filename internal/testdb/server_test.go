@@ -38,7 +38,7 @@ func TestDatabaseIsTheTestsOwn(t *testing.T) {
 
 func TestTemplateIsFilledOnceAndCopied(t *testing.T) {
 	t.Parallel()
-	s := Shared(t)
+	s := Start(t, Options{}) // on the shared server it would be once a binary, whatever -count says
 	var filled atomic.Int32
 	fill := func(url string) error {
 		filled.Add(1)
