@@ -1,0 +1,169 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+)
+
+const gate = 7077 // the advisory lock that holds a paused function up
+
+func orderTrials() []trial {
+	return []trial{
+		{
+			name:  "two sessions take over from each other",
+			run:   mutual,
+			pause: []edit{{"take", "v_expired := ARRAY(", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tv_expired := ARRAY("}},
+			twins: map[string][]edit{
+				"the verdict locks FOR UPDATE": {{"take", "ORDER BY h.id FOR NO KEY UPDATE;", "ORDER BY h.id FOR UPDATE;"}},
+			},
+		},
+		{
+			name: "a close while a successor has the lease's row",
+			run:  closeMeetsSuccessor,
+			twins: map[string][]edit{
+				"the close frees the leases in its own transaction": {{"session_close", "code := CASE WHEN how = 2 THEN 0 ELSE 2 END;",
+					"code := CASE WHEN how = 2 THEN 0 ELSE 2 END; UPDATE tenure.lease SET over = 2 WHERE session = p_id AND over = 0;"}},
+			},
+		},
+		{
+			name: "an id unknown a moment ago is released while a successor has the row",
+			run:  absentMeetsSuccessor,
+			twins: map[string][]edit{
+				"the lease is released under the session's lock": {{"release_absent", "code := 6;", "UPDATE tenure.lease SET over = 1 WHERE name = ANY (p_names) AND acquisition = p_id; code := 0;"}},
+			},
+		},
+		{
+			name: "a batch meets a locked row",
+			run:  batchMeetsLock,
+			twins: map[string][]edit{
+				"the batch waits": {{"acquire_many", "ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;", "ORDER BY l.name FOR NO KEY UPDATE OF l) k;"}},
+			},
+		},
+	}
+}
+
+// mutual: each session finds the other expired, and both have expired when they write so.
+func mutual(ctx context.Context, r *rig) error {
+	a, b := r.open(ctx, 400*time.Millisecond), r.open(ctx, 400*time.Millisecond)
+	r.acquire(ctx, a, "a")
+	r.acquire(ctx, b, "b")
+	// Free to take, while the sessions live: the rows are over, without anybody having asked since.
+	if _, err := r.own.Exec(ctx, `UPDATE tenure.lease SET hold_until = clock_timestamp()`); err != nil {
+		return err
+	}
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT pg_advisory_xact_lock($1)`, gate)
+	other := openStore(r.t, r.url(), Options{})
+	take := func(s *Store, session fence.ID, name string) chan error {
+		return start(func() error {
+			_, err := s.Acquire(ctx, lease.AcquireRequest{Session: session, ID: r.ids.New(), Names: []string{name}})
+			return err
+		})
+	}
+	first, second := take(r.store, a, "b"), take(other, b, "a")
+	if !r.blocked(ctx, 2, first) {
+		return fmt.Errorf("it did not wait: %w", <-first)
+	}
+	r.expired(ctx, b)
+	x.commit(ctx)
+	for _, done := range []chan error{first, second} {
+		if err := wantEnded(<-done, lease.EndExpired); err != nil {
+			return err
+		}
+	}
+	return r.noDeadlock()
+}
+
+// noDeadlock reads what the server saw: the store repeats what a deadlock ended.
+func (r *rig) noDeadlock() error {
+	if n := deadlocks(r.harness); n > 0 {
+		return broken("%d deadlocks", n)
+	}
+	return nil
+}
+
+// closeMeetsSuccessor: a successor holds the row of an expired session's lease, and needs the session's row for its verdict.
+func closeMeetsSuccessor(ctx context.Context, r *rig) error {
+	return r.meetsSuccessor(ctx, func(session fence.ID, _ fence.Claim) error {
+		err := r.store.Close(ctx, session)
+		return wantEnded(err, lease.EndExpired)
+	})
+}
+
+func absentMeetsSuccessor(ctx context.Context, r *rig) error {
+	return r.meetsSuccessor(ctx, func(session fence.ID, c fence.Claim) error {
+		_, err := r.own.Exec(ctx, `SELECT tenure.release_absent($1, '00000000-0000-0000-0000-000000000000', $2, $3)`,
+			uuid(session), uuid(c.Acquisition), []string{c.Name})
+		return err
+	})
+}
+
+// meetsSuccessor runs call beside a transaction that holds the lease's row, and lets that take the lease over once call waits or is answered.
+func (r *rig) meetsSuccessor(ctx context.Context, call func(fence.ID, fence.Claim) error) error {
+	session, successor := r.open(ctx, time.Minute), r.open(ctx, time.Hour)
+	claim := r.acquire(ctx, session, "n")
+	if err := r.Advance(ctx, 2*time.Minute); err != nil {
+		return err
+	}
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT FROM tenure.lease WHERE name = 'n' FOR NO KEY UPDATE`)
+	done := start(func() error { return call(session, claim) })
+	r.blocked(ctx, 1, done)
+	code, _, err := x.acquire(ctx, successor, r.ids.New(), "n")
+	if state(err) == stateDeadlock {
+		return errors.Join(broken("the successor's grant was ended by a deadlock"), r.ignore(<-done))
+	}
+	if err != nil || code != codeDone {
+		return fmt.Errorf("take-over: code %d: %w", code, err)
+	}
+	x.commit(ctx)
+	if err := <-done; err != nil && state(err) != stateDeadlock {
+		return err
+	}
+	return r.noDeadlock()
+}
+
+// ignore notes an error that is no matter any more.
+func (r *rig) ignore(err error) error {
+	r.t.Log(err)
+	return nil
+}
+
+// batchMeetsLock: one of the names of a batch has a row that somebody keeps locked; the others are granted all the same.
+func batchMeetsLock(ctx context.Context, r *rig) error {
+	const names = 50
+	session := r.open(ctx, time.Minute)
+	ids, all := make([]fence.ID, names), make([]string, names)
+	for i := range names {
+		all[i] = fmt.Sprintf("n%02d", i)
+		r.release(ctx, session, r.acquire(ctx, session, all[i]))
+	}
+	below := r.ids.New()
+	for i := range ids {
+		ids[i] = r.ids.New()
+	}
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT FROM tenure.lease WHERE name = 'n25' FOR SHARE`)
+	var granted int
+	done := start(func() error {
+		return r.own.QueryRow(ctx, `SELECT count(*) FROM tenure.acquire_many($1, $2, $3, $4, $5) WHERE code = 0`, uuid(session), uuid(below), uuids(ids), all, make([]*string, names)).Scan(&granted)
+	})
+	if r.blocked(ctx, 1, done) {
+		x.rollback(ctx)
+		return errors.Join(broken("a locked row of one name keeps the others waiting"), <-done)
+	}
+	if err := <-done; err != nil {
+		return err
+	}
+	if granted != names-1 {
+		return broken("%d of %d names were granted beside one locked row", granted, names-1)
+	}
+	return nil
+}
