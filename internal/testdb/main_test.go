@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(Main(m))
 }
 
-// child starts a server with a paused standby, prints their folders and addresses, and waits for ever.
+// child starts a server with a paused standby, prints their folders and addresses, and waits to be killed.
 func child() int {
 	ctx := context.Background()
 	primary, err := pgserver.Start(ctx, Options{})
@@ -42,7 +43,8 @@ func child() int {
 	}
 	fmt.Println(primary.DataDir(), primary.URL("postgres"))
 	fmt.Println(standby.DataDir(), standby.URL("postgres"))
-	select {}
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends when the parent does, if that was killed before it killed this process
+	return 0
 }
 
 // TestKilledBinaryLeavesNothing kills a process that has servers with SIGKILL, and looks for what it leaves.
@@ -54,6 +56,11 @@ func TestKilledBinaryLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in, err := cmd.StdinPipe() // held open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
