@@ -87,7 +87,7 @@ func noTables(path string) error {
 	if path == "" {
 		return nil
 	}
-	names, err := tables(path)
+	names, err := tablesIn(path)
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func noTables(path string) error {
 	return nil
 }
 
-func tables(path string) (names []string, err error) {
-	res, err := openResource(path, "x")
+func tablesIn(path string) (names []string, err error) {
+	res, err := openResource(place{Path: path}, "x")
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +122,19 @@ func tables(path string) (names []string, err error) {
 func TestEveryDrill(t *testing.T) {
 	var cases []func(t *testing.T) error
 	for _, sc := range Scenarios() {
+		if sc.whole != nil {
+			continue
+		}
 		for _, unfenced := range []bool{false, true} {
 			o := options(t, sc.Name, "sound", 2)
 			o.Unfenced = unfenced
 			cases = append(cases, func(*testing.T) error { return sound(o) })
 		}
+	}
+	for _, name := range []string{"pause", "short-ttl", "reused-owner"} {
+		o := options(t, name, "sound", 2)
+		o.HighWater = true
+		cases = append(cases, func(*testing.T) error { return sound(o) })
 	}
 	for _, unfenced := range []bool{false, true} {
 		o := options(t, "story", "sound", 3)
@@ -220,6 +228,10 @@ func TestOptionsThatDoNotFit(t *testing.T) {
 		"pause in memory":        {func(o *Options) { o.Path = "" }, ErrOption},
 		"api in another drill":   {func(o *Options) { o.Scenario, o.ThroughAPI = "kill", true }, ErrOption},
 		"api without checks":     {func(o *Options) { o.ThroughAPI, o.Unfenced = true, true }, ErrOption},
+		"two stores":             {func(o *Options) { o.URL = "postgres://127.0.0.1:1/x" }, ErrOption},
+		"a mark in the story":    {func(o *Options) { o.Scenario, o.HighWater = "story", true }, ErrOption},
+		"a mark and no checks":   {func(o *Options) { o.HighWater, o.Unfenced = true, true }, ErrOption},
+		"a mark through the api": {func(o *Options) { o.HighWater, o.ThroughAPI = true, true }, ErrOption},
 		"too many rounds":        {func(o *Options) { o.Rounds = MaxRounds + 1 }, ErrOption},
 		"a negative number":      {func(o *Options) { o.Rounds = -1 }, ErrOption},
 		"no way to start itself": {func(o *Options) { o.Self = nil }, ErrOption},
@@ -315,7 +327,7 @@ func TestDrillsShareAFile(t *testing.T) {
 	defer func() { _ = store.Shutdown(context.Background()) }()
 	left := map[string]bool{newRun(time.Now().Add(-25 * time.Hour)): true, newRun(time.Now().Add(-time.Hour)): false}
 	for run := range left {
-		res, err := openResource(o.Path, run)
+		res, err := openResource(place{Path: o.Path}, run)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +344,7 @@ func TestDrillsShareAFile(t *testing.T) {
 		})
 	}
 	both.Wait()
-	names, err := tables(o.Path)
+	names, err := tablesIn(o.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ const maxHistory = 100_000
 // history reads everything that the resource tells, as of one moment.
 func (r *resource) history(ctx context.Context) (model.History, error) {
 	h := model.History{Content: map[int][]string{}}
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := r.db.BeginTx(ctx, &r.snapshot)
 	if err != nil {
 		return h, err
 	}
@@ -28,7 +28,7 @@ func (r *resource) history(ctx context.Context) (model.History, error) {
 
 // each scans the rows of a query one by one.
 func (r *resource) each(ctx context.Context, tx *sql.Tx, query string, scan func(rows *sql.Rows) error) error {
-	rows, err := tx.QueryContext(ctx, r.sql(query)+` LIMIT ?`, maxHistory)
+	rows, err := tx.QueryContext(ctx, r.sql(query)+` LIMIT `+r.numbered+`1`, maxHistory)
 	if err != nil {
 		return err
 	}

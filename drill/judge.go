@@ -13,7 +13,7 @@ import (
 
 // question is what the judge is asked: everything but the facts, which it reads itself.
 type question struct {
-	Path    string         `json:"path"`
+	place                  // of the resource
 	Run     string         `json:"run"`
 	Story   bool           `json:"story"`
 	Demand  model.Demand   `json:"demand"`
@@ -28,7 +28,7 @@ func Judge(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		return fmt.Errorf("%w: reading the question: %w", ErrProcess, err)
 	}
 	if q.History == nil {
-		res, err := openResource(q.Path, q.Run)
+		res, err := openResource(q.place, q.Run)
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ type Report struct {
 	Reclaims             int             `json:"reclaims"`
 	Handover             *model.Handover `json:"handover,omitempty"`
 	Steps                []StoryStep     `json:"steps,omitempty"`
+	Check                string          `json:"check,omitempty"` // "high-water" where the resource checks its mark
 	Problems             []string        `json:"problems,omitempty"`
 	RunMS                int64           `json:"run_ms"`
 }
@@ -93,8 +94,11 @@ func (r Report) WriteTable(to io.Writer) error {
 		return err
 	}
 	check := "fenced: the resource checks each claim"
-	if !r.Fenced {
+	switch {
+	case !r.Fenced:
 		check = "unfenced: the resource does not check claims"
+	case r.Check != "":
+		check = "fenced: the resource checks each claim against its " + r.Check + " mark"
 	}
 	fmt.Fprintf(t, "drill %s\t%s, on %s\n", r.Scenario, check, r.Store)
 	rows := []struct {

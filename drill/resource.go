@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,13 +14,12 @@ import (
 
 	"github.com/tenure-go/tenure/drill/model"
 	"github.com/tenure-go/tenure/fence"
-	"github.com/tenure-go/tenure/store/sqlite"
 )
 
 // resource is the protected thing: for each round one value, a list of elements that every write replaces as a whole,
-// in tables of the run's own in the authority's file. Safe for concurrent use.
+// in tables of the run's own in the authority's database. Safe for concurrent use.
 type resource struct {
-	db  *sql.DB
+	tables
 	run string
 }
 
@@ -42,8 +39,7 @@ type check func(ctx context.Context, tx *sql.Tx, claim fence.Claim) error
 const (
 	tablePrefix = "tenure_drill_"
 	leftAfter   = 24 * time.Hour // tables of a drill that was killed are removed by a later one after this
-	maxSwept    = 64             // tables that one drill removes
-	busyWait    = 2 * time.Second
+	maxSwept    = 64             // tables, or schemas of tables, that one drill removes
 )
 
 // newRun returns the id of a run: when it began, and chance.
@@ -51,48 +47,46 @@ func newRun(now time.Time) string {
 	return fmt.Sprintf("%08x%08x", uint32(now.Unix()), rand.Uint32())
 }
 
-// openResource opens the file with the library that the store uses: another one would break its locks.
-func openResource(path, run string) (*resource, error) {
-	q := url.Values{"_txlock": {"immediate"}}
-	q.Add("_pragma", "busy_timeout("+strconv.FormatInt(busyWait.Milliseconds(), 10)+")")
-	q.Add("_pragma", "synchronous(FULL)")
-	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: q.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
+// openResource opens the tables of a run; create makes them.
+func openResource(at place, run string) (*resource, error) {
+	t, err := at.site().tables()
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1)
-	return &resource{db: db, run: run}, nil
+	return &resource{tables: t, run: run}, nil
 }
 
 func (r *resource) close() error { return r.db.Close() }
 
-// sql puts the run's table names in place of their short names in brackets.
+// sql puts the run's table names in place of their short names in brackets, and numbers parameters as the database does.
 func (r *resource) sql(text string) string {
-	return strings.NewReplacer("[", tablePrefix+r.run+"_", "]", "").Replace(text)
+	return strings.NewReplacer("[", r.prefix+r.run+r.infix, "]", "", "?", r.numbered,
+		"{schema}", r.prefix+r.run, "{names}", namesOf(r.run)).Replace(text)
+}
+
+// namesOf is what the names that a run leases begin with. The resource of a round has the name that guards it.
+func namesOf(run string) string { return "tenure-drill/" + run + "/" }
+
+func nameOf(run string, round int) string { return namesOf(run) + strconv.Itoa(round) }
+
+// made names what a run makes in the database, for messages.
+func (r *resource) made() string {
+	if r.infix == "." {
+		return "schema " + r.prefix + r.run
+	}
+	return "tables " + r.prefix + r.run + r.infix + "*"
 }
 
 // create makes the run's tables.
-func (r *resource) create(ctx context.Context) error {
-	return r.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, r.sql(`
-			CREATE TABLE [value] (round INTEGER PRIMARY KEY, content TEXT NOT NULL) STRICT;
-			CREATE TABLE [log] (seq INTEGER PRIMARY KEY, round INTEGER NOT NULL, writer TEXT NOT NULL, element TEXT NOT NULL,
-				token INTEGER NOT NULL, content TEXT NOT NULL) STRICT;
-			CREATE TABLE [answer] (seq INTEGER PRIMARY KEY, round INTEGER NOT NULL, writer TEXT NOT NULL, element TEXT NOT NULL,
-				token INTEGER NOT NULL, late INTEGER NOT NULL, unsent INTEGER NOT NULL, accepted INTEGER NOT NULL,
-				newer INTEGER NOT NULL, why TEXT NOT NULL) STRICT;
-			CREATE TABLE [event] (seq INTEGER PRIMARY KEY, round INTEGER NOT NULL, token INTEGER NOT NULL,
-				what TEXT NOT NULL, at_ns INTEGER NOT NULL) STRICT;`))
-		return err
-	})
-}
+func (r *resource) create(ctx context.Context) error { return r.exec(ctx, r.tables.create) }
 
 // remove drops the run's tables.
-func (r *resource) remove(ctx context.Context) error {
+func (r *resource) remove(ctx context.Context) error { return r.exec(ctx, r.tables.remove) }
+
+// exec runs a statement, or several without arguments, in a transaction of its own.
+func (r *resource) exec(ctx context.Context, text string, args ...any) error {
 	return r.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, r.sql(`DROP TABLE IF EXISTS [value]; DROP TABLE IF EXISTS [log];
-			DROP TABLE IF EXISTS [answer]; DROP TABLE IF EXISTS [event];`))
+		_, err := tx.ExecContext(ctx, r.sql(text), args...)
 		return err
 	})
 }
@@ -100,9 +94,9 @@ func (r *resource) remove(ctx context.Context) error {
 // sweep drops the tables of runs that began long ago and were killed before they could.
 func (r *resource) sweep(ctx context.Context, now time.Time) error {
 	return r.inTx(ctx, func(tx *sql.Tx) error {
-		old, err := leftovers(ctx, tx, now)
+		old, err := r.old(ctx, tx, now)
 		for _, name := range old {
-			if _, err := tx.ExecContext(ctx, `DROP TABLE IF EXISTS "`+name+`"`); err != nil {
+			if _, err := tx.ExecContext(ctx, r.drop+name+" "+r.dropped); err != nil {
 				return err
 			}
 		}
@@ -110,14 +104,17 @@ func (r *resource) sweep(ctx context.Context, now time.Time) error {
 	})
 }
 
-// leftovers are the names of old tables; they consist of letters, digits and underscores.
-func leftovers(ctx context.Context, tx *sql.Tx, now time.Time) ([]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB '`+tablePrefix+`*' LIMIT 4096`)
+// old are the names of what old runs left; they consist of letters, digits and underscores.
+func (r *resource) old(ctx context.Context, tx *sql.Tx, now time.Time) ([]string, error) {
+	rows, err := tx.QueryContext(ctx, r.leftovers)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	form := regexp.MustCompile(`^` + tablePrefix + `([0-9a-f]{8})[0-9a-f]{8}_(value|log|answer|event)$`)
+	form, err := regexp.Compile(r.form)
+	if err != nil {
+		return nil, err
+	}
 	var old []string
 	for rows.Next() {
 		var name string
@@ -139,11 +136,11 @@ func leftovers(ctx context.Context, tx *sql.Tx, now time.Time) ([]string, error)
 	return old, rows.Err()
 }
 
-// inTx runs fn in a transaction that has the writer lock from its beginning, and begins again while others have it.
+// inTx runs fn in a transaction. One that has a file's writer lock from its beginning begins again while others have it.
 func (r *resource) inTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	for {
 		err := r.tryTx(ctx, fn)
-		if !isBusy(err) {
+		if r.isBusy == nil || !r.isBusy(err) {
 			return err
 		}
 		if !sleep(ctx, time.Millisecond+rand.N(4*time.Millisecond)) {
@@ -163,12 +160,6 @@ func (r *resource) tryTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// isBusy reports whether SQLite said that another connection is writing (SQLITE_BUSY, SQLITE_LOCKED).
-func isBusy(err error) bool {
-	var coded interface{ Code() int }
-	return errors.As(err, &coded) && (coded.Code()&0xff == 5 || coded.Code()&0xff == 6)
-}
-
 // write decides by allow, which may be nil, writes, and records the answer. An error means that it is not known to be either.
 func (r *resource) write(ctx context.Context, w writing, allow check) (model.Answer, error) {
 	err := r.inTx(ctx, func(tx *sql.Tx) error {
@@ -183,7 +174,7 @@ func (r *resource) write(ctx context.Context, w writing, allow check) (model.Ans
 }
 
 // apply replaces the value and logs it, in the transaction of the caller.
-func (r *resource) apply(ctx context.Context, tx sqlite.DBTX, w writing) error {
+func (r *resource) apply(ctx context.Context, tx execer, w writing) error {
 	content, err := json.Marshal(append(append([]string{}, w.base...), w.element))
 	if err != nil {
 		return err
@@ -192,7 +183,7 @@ func (r *resource) apply(ctx context.Context, tx sqlite.DBTX, w writing) error {
 		ON CONFLICT (round) DO UPDATE SET content = ?2`), w.round, string(content)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, r.sql(`INSERT INTO [log] (round, writer, element, token, content) VALUES (?, ?, ?, ?, ?)`),
+	_, err = tx.ExecContext(ctx, r.sql(`INSERT INTO [log] (round, writer, element, token, content) VALUES (?1, ?2, ?3, ?4, ?5)`),
 		w.round, w.writer, w.element, int64(w.claim.Token), string(content))
 	return err
 }
@@ -211,27 +202,21 @@ func (r *resource) answered(ctx context.Context, w writing, err error) (model.An
 
 // record keeps an answer, in a transaction of its own.
 func (r *resource) record(ctx context.Context, a model.Answer) error {
-	return r.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, r.sql(`INSERT INTO [answer] (round, writer, element, token, late, unsent, accepted, newer, why)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-			a.Round, a.Writer, a.Element, int64(a.Token), a.Late, a.Unsent, a.Accepted, int64(a.Newer), a.Why)
-		return err
-	})
+	return r.exec(ctx, `INSERT INTO [answer] (round, writer, element, token, late, unsent, accepted, newer, why)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`,
+		a.Round, a.Writer, a.Element, int64(a.Token), a.Late, a.Unsent, a.Accepted, int64(a.Newer), a.Why)
 }
 
 // saw keeps an event.
 func (r *resource) saw(ctx context.Context, e model.Event) error {
-	return r.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, r.sql(`INSERT INTO [event] (round, token, what, at_ns) VALUES (?, ?, ?, ?)`),
-			e.Round, int64(e.Token), string(e.What), int64(e.At))
-		return err
-	})
+	return r.exec(ctx, `INSERT INTO [event] (round, token, what, at_ns) VALUES (?1, ?2, ?3, ?4)`,
+		e.Round, int64(e.Token), string(e.What), int64(e.At))
 }
 
 // read returns what the resource holds for a round.
 func (r *resource) read(ctx context.Context, round int) ([]string, error) {
 	var text string
-	err := r.db.QueryRowContext(ctx, r.sql(`SELECT content FROM [value] WHERE round = ?`), round).Scan(&text)
+	err := r.db.QueryRowContext(ctx, r.sql(`SELECT content FROM [value] WHERE round = ?1`), round).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -11,18 +11,20 @@ import (
 	"github.com/tenure-go/tenure/drill/model"
 	"github.com/tenure-go/tenure/internal/clock"
 	"github.com/tenure-go/tenure/lease"
-	"github.com/tenure-go/tenure/store/sqlite"
 )
 
 // Options say what to drill, and where.
 type Options struct {
 	Scenario string
-	// Path is the authority's database, absolute. Empty: an authority in this process's memory, for the story alone.
-	Path   string
-	Store  string // the store as the report names it
-	Rounds int    // 1 to MaxRounds; 0: the scenario's own number
+	// Path is the authority's SQLite database, absolute; URL its PostgreSQL database, in which Tenure's schema is
+	// installed. With neither, the story is played in this process's memory, and drills that need no store of the user's make their own.
+	Path, URL string
+	Store     string // the store as the report names it
+	Rounds    int    // 1 to MaxRounds; 0: the scenario's own number
 	// Unfenced turns the resource's checks off. The drill is then ok if the damage is seen.
 	Unfenced bool
+	// HighWater has the resource check by its mark instead of strictly. Not for the story, nor for drills inside transactions.
+	HighWater bool
 	// ThroughAPI sends the late write of pause through the library instead of straight to the resource.
 	ThroughAPI bool
 	// Self is how to start this program as a part of a drill: "worker" or "judge" is appended, and that process must do
@@ -35,10 +37,11 @@ type Options struct {
 // Run plays a drill and returns what a second process judged of it. Report.OK says whether the drill showed what it
 // promised; with it false the error is nil all the same.
 //
-// Run makes tables in the file and removes them, also when ctx ends; then it kills its processes and returns an error
+// Run makes tables in the database and removes them, also when ctx ends; then it kills its processes and returns an error
 // matching [ErrInterrupted]. It returns one matching [ErrUnknownScenario], [ErrOption] or [ErrUnsupported] before
 // anything was done, and [ErrProcess] or the store's own error when the drill could not be played. Names
-// that it leased stay behind, free, until they are pruned. Several drills may run on one file at a time.
+// that it leased stay behind, free, until they are pruned; with HighWater the marks stay too where the role may not delete them.
+// Several drills may run on one store at a time.
 func Run(ctx context.Context, o Options) (Report, error) {
 	sc, err := o.complete()
 	if err != nil {
@@ -47,14 +50,19 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	began := time.Now()
 	var r Report
 	switch {
-	case sc.Name == "story" && o.Path == "":
+	case sc.whole != nil:
+		r, err = sc.whole(ctx, o, sc)
+	case sc.Name == "story" && o.place().none():
 		r, err = storyInMemory(ctx, o)
 	case sc.Name == "story":
-		r, err = storyOnFile(ctx, o, sc)
+		r, err = storyOnStore(ctx, o, sc)
 	default:
 		r, err = conduct(ctx, o, sc)
 	}
 	r.Scenario, r.Store, r.Rounds, r.Fenced = o.Scenario, o.Store, o.Rounds, !o.Unfenced
+	if o.HighWater {
+		r.Check = string(guardMark)
+	}
 	r.RunMS = time.Since(began).Milliseconds()
 	if ctx.Err() != nil {
 		return r, errors.Join(fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(ctx)), err)
@@ -67,8 +75,18 @@ func (o *Options) complete() (Scenario, error) {
 	switch {
 	case !ok:
 		return sc, fmt.Errorf("%w %q; `tenure drill list` names them", ErrUnknownScenario, o.Scenario)
-	case o.Path == "" && sc.Name != "story":
+	case o.Path != "" && o.URL != "":
+		return sc, fmt.Errorf("%w: a drill is played on one store", ErrOption)
+	case sc.OwnServers && !o.place().none():
+		return sc, fmt.Errorf("%w: %s builds servers of its own and touches no store of yours", ErrOption, sc.Name)
+	case sc.PostgresOnly && o.Path != "":
+		return sc, fmt.Errorf("%w: %s is about transactions on PostgreSQL; name a postgres:// store, or none: then it starts a server of its own", ErrOption, sc.Name)
+	case o.place().none() && sc.Name != "story" && !sc.OwnServers && !sc.PostgresOnly:
 		return sc, fmt.Errorf("%w: %s needs a store that several processes share; in memory there is only the story", ErrOption, sc.Name)
+	case o.HighWater && (sc.whole != nil || sc.Name == "story"):
+		return sc, fmt.Errorf("%w: %s has its own kind of check", ErrOption, sc.Name)
+	case o.HighWater && (o.Unfenced || o.ThroughAPI):
+		return sc, fmt.Errorf("%w: the high-water mark is a check of the resource's own, in place of the strict one", ErrOption)
 	case o.ThroughAPI && sc.Name != "pause":
 		return sc, fmt.Errorf("%w: only the drill pause sends its late write through the API", ErrOption)
 	case o.ThroughAPI && o.Unfenced:
@@ -86,6 +104,9 @@ func (o *Options) complete() (Scenario, error) {
 	return sc, nil
 }
 
+// place is where the store is.
+func (o Options) place() place { return place{Path: o.Path, URL: o.URL} }
+
 // conductor plays one run.
 type conductor struct {
 	o     Options
@@ -93,7 +114,8 @@ type conductor struct {
 	run   string
 	began time.Time
 	now   clock.Source // shared by all processes of the machine
-	store *sqlite.Store
+	site  site
+	store authority
 	res   *resource
 
 	mu       sync.Mutex
@@ -119,7 +141,7 @@ func conduct(ctx context.Context, o Options, sc Scenario) (r Report, err error) 
 	if o.ThroughAPI {
 		demand.Unsent = 1
 	}
-	verdict, err := askJudge(ctx, o.Self, question{Path: o.Path, Run: c.run, Demand: demand})
+	verdict, err := askJudge(ctx, o.Self, question{place: o.place(), Run: c.run, Demand: demand})
 	r = reportOf(verdict, c.failures)
 	r.ReplayedRounds = len(c.void)
 	return r, err
@@ -133,15 +155,15 @@ const (
 
 // prepare opens the store and makes the run's tables.
 func prepare(ctx context.Context, o Options, sc Scenario) (_ *conductor, err error) {
-	c := &conductor{o: o, sc: sc, began: time.Now()}
+	c := &conductor{o: o, sc: sc, began: time.Now(), site: o.place().site()}
 	c.run = newRun(c.began)
 	if c.now, _, err = clock.Kernel(); err != nil {
 		return nil, err
 	}
-	if c.store, err = sqlite.Open(ctx, sqlite.Config{Path: o.Path}); err != nil {
+	if c.store, err = c.site.open(ctx); err != nil {
 		return nil, err
 	}
-	if c.res, err = openResource(o.Path, c.run); err == nil {
+	if c.res, err = openResource(o.place(), c.run); err == nil {
 		err = errors.Join(c.res.sweep(ctx, c.began), c.res.create(ctx))
 	}
 	if err != nil {
@@ -157,7 +179,7 @@ func (c *conductor) cleanUp(ctx context.Context) error {
 	var err error
 	if c.res != nil {
 		if err = c.res.remove(ctx); err != nil {
-			err = fmt.Errorf("removing the tables %s%s_*, which a later drill will do: %w", tablePrefix, c.run, err)
+			err = fmt.Errorf("removing the %s, which a later drill will do: %w", c.res.made(), err)
 		}
 		err = errors.Join(err, c.res.close())
 	}
@@ -166,7 +188,7 @@ func (c *conductor) cleanUp(ctx context.Context) error {
 
 // playAll plays every round, some at a time, and waits until nothing of them is left.
 func (c *conductor) playAll(ctx context.Context) {
-	slots := make(chan struct{}, c.sc.atOnce)
+	slots := make(chan struct{}, min(c.sc.atOnce, c.site.traits().atOnce))
 	var rounds sync.WaitGroup
 	defer rounds.Wait()
 	for n := 1; n <= c.o.Rounds; n++ {
@@ -230,10 +252,10 @@ func (c *conductor) newRound(n, attempt int) *round {
 		c.extra++
 		id = c.o.Rounds + c.extra
 	}
-	return &round{c: c, n: id, turn: n, name: fmt.Sprintf("tenure-drill/%s/%d", c.run, id)}
+	return &round{c: c, n: id, turn: n, name: nameOf(c.run, id)}
 }
 
-// probe makes sure that the file can be written: a worker that was stopped inside a write would stop everybody.
+// probe makes sure that the store answers: a worker that was stopped inside a write to a file would stop everybody.
 func (c *conductor) probe(ctx context.Context) error {
 	const bound = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -242,13 +264,16 @@ func (c *conductor) probe(ctx context.Context) error {
 	if errors.Is(err, lease.ErrEnded) {
 		return nil
 	}
-	return fmt.Errorf("the file cannot be written while the worker is stopped: %w", err)
+	return fmt.Errorf("the store cannot be written while the worker is stopped: %w", err)
 }
 
 // guard is what the resource checks in this run.
 func (c *conductor) guard() guard {
 	if c.o.Unfenced {
 		return c.sc.unguarded
+	}
+	if c.o.HighWater {
+		return guardMark
 	}
 	return guardStrict
 }
@@ -265,7 +290,7 @@ type round struct {
 
 // spawn starts a worker.
 func (r *round) spawn(name string) (*process, error) {
-	p, err := launch(r.c.o.Self, setup{Path: r.c.o.Path, Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n})
+	p, err := launch(r.c.o.Self, setup{place: r.c.o.place(), Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n})
 	if err == nil {
 		r.procs = append(r.procs, p)
 	}

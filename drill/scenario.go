@@ -15,12 +15,18 @@ type Scenario struct {
 	Unfenced string // what is left out with enforcement off, and the damage that then must be seen
 	Rounds   int    // unless told otherwise
 
+	// OwnServers: it builds PostgreSQL servers of its own and takes no store.
+	OwnServers bool
+	// PostgresOnly: it takes a PostgreSQL store, and without any it starts a server of its own.
+	PostgresOnly bool
+
 	ttl, margin time.Duration
 	atOnce      int // rounds that are played at the same time
 	demand      model.Demand
 	needsStop   bool // this system must be able to stop a process
 	unguarded   guard
 	play        func(ctx context.Context, r *round) error
+	whole       func(ctx context.Context, o Options, sc Scenario) (Report, error) // plays all of it, instead of play
 }
 
 // MaxRounds is the largest number of rounds of one drill.

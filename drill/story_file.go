@@ -17,9 +17,9 @@ const (
 	lastUnit  = 8 * firstUnit
 )
 
-// storyOnFile plays the story with real processes on the authority's own clock, scaled down. If a step came when its story
+// storyOnStore plays the story with real processes on the authority's own clock, scaled down. If a step came when its story
 // second was over, which says something of this machine and nothing of the store, all is played again at half the speed.
-func storyOnFile(ctx context.Context, o Options, sc Scenario) (Report, error) {
+func storyOnStore(ctx context.Context, o Options, sc Scenario) (Report, error) {
 	for unit := firstUnit; ; unit *= 2 {
 		r, err := storyAtScale(ctx, o, sc, unit)
 		if !errors.Is(err, errTooSlow) || unit >= lastUnit || ctx.Err() != nil {
@@ -59,7 +59,7 @@ func storyAtScale(ctx context.Context, o Options, sc Scenario, unit time.Duratio
 	for n := 1; n <= o.Rounds; n++ {
 		lines = append(lines, all[n]...)
 	}
-	v, err := askJudge(ctx, o.Self, question{Path: o.Path, Run: c.run, Story: true, Demand: model.Demand{Rounds: o.Rounds, Fenced: !o.Unfenced}})
+	v, err := askJudge(ctx, o.Self, question{place: o.place(), Run: c.run, Story: true, Demand: model.Demand{Rounds: o.Rounds, Fenced: !o.Unfenced}})
 	return storyReport(v, lines, c.failures), err
 }
 
@@ -106,7 +106,7 @@ func (r *round) story(ctx context.Context, unit time.Duration) ([]StoryStep, err
 		return nil
 	}
 	s.stepBack = func(int) string {
-		return "the authority's clock is the kernel's and counts from boot: nothing sets it back"
+		return r.c.site.traits().noStepBack
 	}
 	return s.play(ctx)
 }

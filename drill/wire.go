@@ -17,18 +17,20 @@ const maxLine = 1 << 20
 
 // setup is the first line that a worker is sent.
 type setup struct {
-	Path  string `json:"path"` // of the database
-	Run   string `json:"run"`
-	Guard guard  `json:"guard"`
-	Name  string `json:"name"` // of the worker in its round: A, B, ...
-	Round int    `json:"round"`
+	place           // of the store
+	Resource *place `json:"resource,omitempty"` // nil: beside the store
+	Run      string `json:"run"`
+	Guard    guard  `json:"guard"`
+	Name     string `json:"name"` // of the worker in its round: A, B, ...
+	Round    int    `json:"round"`
 }
 
 // guard is what the resource checks before a write.
 type guard string
 
 const (
-	guardStrict guard = "strict" // the claim, in the transaction of the write
+	guardStrict guard = "strict"     // the claim, in the transaction of the write
+	guardMark   guard = "high-water" // the claim's token against the mark, before each read and each write
 	guardNone   guard = "none"
 	guardOwner  guard = "owner" // only that the owner label is the holder's
 )
@@ -47,6 +49,8 @@ type command struct {
 	Element string      `json:"element,omitempty"`
 	API     bool        `json:"api,omitempty"` // write through the normal API
 	Late    bool        `json:"late,omitempty"`
+	Inside  inside      `json:"inside,omitempty"`  // where in a transaction of its own it stops, or works on
+	Busy    int64       `json:"busy_ms,omitempty"` // how long it works on
 	Claim   string      `json:"claim,omitempty"`
 	Content []string    `json:"content,omitempty"`
 	Call    string      `json:"call,omitempty"` // of the store, for a fault
@@ -65,6 +69,7 @@ const (
 	opCheck   op = "check"   // ask the lease once more whether it is held, and keep the claim
 	opWrite   op = "write"   // write what was read and Element, under the claim that was kept
 	opPause   op = "pause"   // check; stop this process; once continued, write late
+	opBusy    op = "busy"    // verify; write; work on inside the transaction; commit
 	opEnded   op = "ended"   // wait until the lease's context has ended, and say so
 	opAdopt   op = "adopt"   // take over Claim and Content from a process that is gone
 	opFault   op = "fault"   // from now on, do Fault to calls of the kind Call

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,6 @@ import (
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/internal/clock"
 	"github.com/tenure-go/tenure/lease"
-	"github.com/tenure-go/tenure/store/sqlite"
 )
 
 // Worker is the whole program of a worker process: it carries out what the conductor sends until stdin ends.
@@ -25,9 +25,11 @@ type worker struct {
 	setup
 	out   *lines
 	now   clock.Source
-	store *sqlite.Store
+	site  site // of the store
+	store authority
 	net   *faultyStore
 	res   *resource
+	where site   // of the resource
 	actor *actor // in the story
 
 	owner   string
@@ -86,12 +88,19 @@ func (w *worker) open(ctx context.Context, change func(*worker)) error {
 		return err
 	}
 	w.net.now = w.now
-	if w.res, err = openResource(w.Path, w.Run); err != nil {
+	at := w.place
+	if w.Resource != nil {
+		at = *w.Resource
+	}
+	w.site, w.where = w.place.site(), at.site()
+	if w.res, err = openResource(at, w.Run); err != nil {
 		return err
 	}
 	switch w.Guard {
 	case guardStrict:
 		w.allow = w.strict
+	case guardMark:
+		w.allow = w.highWater
 	case guardOwner:
 		w.allow = w.sameOwner
 	case guardNone:
@@ -105,7 +114,7 @@ func (w *worker) open(ctx context.Context, change func(*worker)) error {
 // openStore opens the store, for the first time or again. No call is under way.
 func (w *worker) openStore(ctx context.Context) error {
 	var err error
-	if w.store, err = sqlite.Open(ctx, sqlite.Config{Path: w.Path}); err != nil {
+	if w.store, err = w.site.open(ctx); err != nil {
 		return err
 	}
 	w.net.Store = w.wrap(w.store)
@@ -139,6 +148,8 @@ func (w *worker) do(ctx context.Context, c command) (reply, error) {
 		return w.write(ctx, c)
 	case opPause:
 		return w.pause(ctx, c)
+	case opBusy:
+		return w.busy(ctx, c)
 	case opEnded:
 		return w.ended(ctx)
 	case opAdopt:
@@ -214,6 +225,11 @@ func (w *worker) check() error {
 }
 
 func (w *worker) read(ctx context.Context) (reply, error) {
+	if w.Guard == guardMark && w.allow != nil && w.claim.Token > 0 { // whoever reads to write enters first
+		if err := w.res.inTx(ctx, func(tx *sql.Tx) error { return w.allow(ctx, tx, w.claim) }); err != nil {
+			return reply{}, err
+		}
+	}
 	content, err := w.res.read(ctx, w.Round)
 	w.content = content
 	return reply{Content: content}, err

@@ -9,12 +9,16 @@ import (
 	"github.com/tenure-go/tenure/drill/model"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
-	"github.com/tenure-go/tenure/store/sqlite"
 )
 
 // strict is the check of a resource that lives with the authority.
 func (w *worker) strict(ctx context.Context, tx *sql.Tx, claim fence.Claim) error {
-	return sqlite.Verify(ctx, tx, claim)
+	return w.where.verify(ctx, tx, claim)
+}
+
+// highWater is the check of a resource that knows nothing of the authority but the tokens it has seen.
+func (w *worker) highWater(ctx context.Context, tx *sql.Tx, claim fence.Claim) error {
+	return w.where.enter(ctx, tx, nameOf(w.Run, w.Round), claim)
 }
 
 // sameOwner is what passes for a check where labels are taken for proof: whoever holds it now has the same name as I.
@@ -31,6 +35,9 @@ func (w *worker) sameOwner(ctx context.Context, _ *sql.Tx, claim fence.Claim) er
 
 // pause makes the last ownership check, stops this process, and, continued, sends the write without asking again.
 func (w *worker) pause(ctx context.Context, c command) (reply, error) {
+	if c.Inside != "" {
+		return w.pauseInside(ctx, c)
+	}
 	if err := w.stopOutsideWrites(ctx); err != nil {
 		return reply{}, err
 	}
@@ -38,19 +45,21 @@ func (w *worker) pause(ctx context.Context, c command) (reply, error) {
 	return w.write(ctx, c)
 }
 
-// stopOutsideWrites makes the last check and stops this process while nothing of it is in the file: a process that is
-// stopped inside a write stops all others. A call is answered a moment before the store lets go of the file, so it is shut down for
-// that time. The check needs no store: it is about the last acknowledgement.
+// stopOutsideWrites makes the last check and stops this process while no call of it is on its way to the authority. The check
+// needs no store: it is about the last acknowledgement. On a file, a process that is stopped inside a write stops all others, and a call is answered a
+// moment before the store lets go of the file: so the store is shut down for that time. A server's connection stays open.
 func (w *worker) stopOutsideWrites(ctx context.Context) error {
 	w.net.gate.Lock()
 	defer w.net.gate.Unlock()
-	if err := w.store.Shutdown(ctx); err != nil {
-		return err
+	if w.site.traits().stopsOthers {
+		if err := w.store.Shutdown(ctx); err != nil {
+			return err
+		}
 	}
 	if err := w.check(); err != nil {
 		return err
 	}
-	if err := w.stop(ctx); err != nil {
+	if err := w.stop(ctx); err != nil || !w.site.traits().stopsOthers {
 		return err
 	}
 	return w.openStore(ctx)
@@ -74,7 +83,7 @@ func (w *worker) writeByAPI(ctx context.Context, write writing) (model.Answer, e
 
 // fenced writes in a fenced transaction under call, and records the answer under ctx.
 func (w *worker) fenced(call, ctx context.Context, write writing) (model.Answer, error) {
-	err := w.store.Fenced(call, write.claim, func(ctx context.Context, tx *sqlite.Tx) error { return w.res.apply(ctx, tx, write) })
+	err := w.site.fenced(call, w.store, write.claim, func(ctx context.Context, tx execer) error { return w.res.apply(ctx, tx, write) })
 	return w.res.answered(ctx, write, err)
 }
 

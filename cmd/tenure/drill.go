@@ -27,20 +27,23 @@ func (a *app) drillCommand() *cobra.Command {
 		Short: "provoke a stale owner on real processes, and look at the resource",
 		Long: `Plays a fault against real processes and the store that --store names, and looks at the resource: which late writes did
 it accept? A drill starts workers, stops, kills or cuts off the one that holds the lease, lets a successor write, and has
-the former holder send its write without asking again. The resource is a few tables named tenure_drill_* in the store's own
-file, made for the run and removed afterwards, also after Ctrl-C. Nothing else in the file is touched; the names that
-were leased stay as free rows until tenure prunes them.
+the former holder send its write without asking again. The resource is a few tables, made for the run and removed
+afterwards, also after Ctrl-C: in the store's own file they are named tenure_drill_*, in a PostgreSQL database they are in a
+schema of that name, which takes the right to CREATE in the database. Nothing else in the store is touched; the names
+that were leased stay as free rows until tenure prunes them. A drill that needs several servers builds them itself.
 
 Whether it is ok is decided by a process of its own, from what the resource holds, has logged and has answered. With
 checks on, ok means that every late write was refused and no acknowledged update is lost. With --unfenced the checks are
 off, and ok means that the damage is seen: every late write was accepted. A round whose late write was not sent is invalid,
 and then the drill is not ok. The exit code is 0 only for ok.
 
-While a drill runs, sessions with a TTL of 0.6 to 2 s live in the file, and fenced transactions of other programs on it
-are bounded to a quarter of that. docs/drills.md says what each drill does, and what it does not show.`,
+While a drill runs on a file, sessions with a TTL of 0.6 to 2 s live in it, and fenced transactions of other programs on it
+are bounded to a quarter of that. On PostgreSQL a drill takes up to 70 connections. docs/drills.md says what each drill does, and what it does not show.`,
 		Example: `  tenure drill list
   tenure drill pause --store sqlite: --rounds 20 --json
   tenure drill pause --store sqlite: --unfenced
+  tenure drill pause --store postgres://app@127.0.0.1/shop --high-water
+  tenure drill failover
   tenure drill story --store memory:`,
 		Args: cobra.NoArgs,
 		RunE: needsCommand,
@@ -83,13 +86,19 @@ func (a *app) drillListCommand() *cobra.Command {
 
 // drillFlags are what a drill may be told.
 type drillFlags struct {
-	rounds                       int
-	unfenced, throughAPI, asJSON bool
+	rounds                                  int
+	unfenced, throughAPI, highWater, asJSON bool
 }
 
 func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	var f drillFlags
 	example := "  tenure drill %[1]s --store sqlite:\n  tenure drill %[1]s --store sqlite: --unfenced --json"
+	switch {
+	case s.OwnServers:
+		example = "  tenure drill %[1]s\n  tenure drill %[1]s --unfenced --json"
+	case s.PostgresOnly:
+		example = "  tenure drill %[1]s\n  tenure drill %[1]s --store postgres://app@127.0.0.1/shop\n  tenure drill %[1]s --unfenced --json"
+	}
 	if s.Name == "pause" {
 		example += "\n  tenure drill %[1]s --store sqlite: --through-api"
 	}
@@ -107,6 +116,9 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	cmd.Flags().IntVar(&f.rounds, "rounds", s.Rounds, fmt.Sprintf("how often it is played, 1 to %d", drill.MaxRounds))
 	cmd.Flags().BoolVar(&f.unfenced, "unfenced", false, "with the resource's checks off; ok means that the damage is seen")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, on the last line")
+	if !s.OwnServers && !s.PostgresOnly && s.Name != "story" {
+		cmd.Flags().BoolVar(&f.highWater, "high-water", false, "the resource checks its high-water mark, not the authority's rows")
+	}
 	if s.Name == "pause" {
 		cmd.Flags().BoolVar(&f.throughAPI, "through-api", false, "send the late write through the library, not straight to the resource")
 	}
@@ -121,7 +133,7 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second Ctrl-C ends the clean-up too
-	o := drill.Options{Scenario: s.Name, Rounds: f.rounds, Unfenced: f.unfenced, ThroughAPI: f.throughAPI}
+	o := drill.Options{Scenario: s.Name, Rounds: f.rounds, Unfenced: f.unfenced, ThroughAPI: f.throughAPI, HighWater: f.highWater}
 	if !f.asJSON {
 		o.Progress = a.stderr
 	}
@@ -130,7 +142,7 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 		return fmt.Errorf("where this program is, to start it as workers: %w", err)
 	}
 	o.Self = []string{self, "drill"}
-	if o.Path, o.Store, err = a.drillStore(ctx); err != nil {
+	if err = a.drillStore(ctx, s, &o); err != nil {
 		return err
 	}
 	report, err := drill.Run(ctx, o)
@@ -156,17 +168,34 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 	return nil
 }
 
-// drillStore returns the path and the URL of the store, which is made if it is missing; no path means in memory.
-func (a *app) drillStore(ctx context.Context) (path, url string, err error) {
-	if a.storeFlag == memoryStore || a.storeFlag == "" && a.env.getenv("TENURE_STORE") == memoryStore {
-		return "", memoryStore, nil
+// drillStore says where to drill. A store in a file is made if it is missing; no place means in memory, or on servers of the drill's own.
+func (a *app) drillStore(ctx context.Context, s drill.Scenario, o *drill.Options) error {
+	named := a.storeFlag
+	if named == "" {
+		named = a.env.getenv("TENURE_STORE")
 	}
-	s, l, err := a.open(ctx, openOptions{})
+	switch {
+	case s.OwnServers && a.storeFlag != "":
+		return usagef("drill %s builds servers of its own and touches no store of yours: leave --store out", s.Name)
+	case s.OwnServers, s.PostgresOnly && named == "":
+		o.Store = "PostgreSQL servers of its own"
+		return nil
+	case s.PostgresOnly && !isPostgres(named):
+		return usagef("drill %s is about transactions on PostgreSQL: name a postgres:// store, or none, and it starts a server of its own", s.Name)
+	case named == memoryStore:
+		o.Store = memoryStore
+		return nil
+	}
+	store, l, err := a.open(ctx, openOptions{})
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	a.close(ctx, s)
-	return l.path, l.url, nil
+	a.close(ctx, store)
+	o.Path, o.Store = l.path, l.shown
+	if l.postgres {
+		o.URL = l.url
+	}
+	return nil
 }
 
 // wrap breaks a text between words into lines of at most width bytes, where its words allow that.
