@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	keyShare   = "PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;"
+	keyShare   = "FOR KEY SHARE"
 	lockRenew  = "PERFORM 1 FROM tenure.session WHERE id = p_id FOR NO KEY UPDATE;"
 	lockClose  = "PERFORM 1 FROM tenure.session WHERE id = p_id FOR UPDATE;"
 	lockAbsent = "PERFORM 1 FROM tenure.session WHERE id = p_session FOR UPDATE;"
@@ -84,12 +84,7 @@ func meets(what, function string, run func(context.Context, *rig, string) error,
 
 // noKeyShare takes away the lock by which acquires keep their session as it is.
 func noKeyShare(function string) map[string][]edit {
-	e := map[string]edit{
-		rows: {"acquire_rows", keyShare, ""},
-		one:  {"acquire_one", "AND NOT a.ahead) FOR KEY SHARE;", "AND NOT a.ahead);"},
-		many: {"acquire_many", "s.expires_at > clock_timestamp() FOR KEY SHARE;", "s.expires_at > clock_timestamp();"},
-	}[function]
-	return map[string][]edit{"the acquire has no KEY SHARE": {e}}
+	return map[string][]edit{"the acquire has no KEY SHARE": {{map[string]string{rows: "acquire_rows", one: "acquire_one", many: "acquire_many"}[function], keyShare, ""}}}
 }
 
 func closing(twins map[string][]edit) map[string][]edit {

@@ -23,11 +23,10 @@ func tokenTrials() []trial {
 			run:  madeMeanwhile,
 			twins: map[string][]edit{
 				"the token stands in VALUES": {{now: guard}, {"acquire_one", "INSERT INTO tenure.lease (name) VALUES (p_name) ON CONFLICT (name) DO NOTHING;", `
-					RETURN QUERY INSERT INTO tenure.lease AS l (name, token, session, acquisition, names, over)
+					INSERT INTO tenure.lease AS l (name, token, session, acquisition, names, over)
 						VALUES (p_name, nextval('tenure.token'), p_session, p_id, 1, 0)
-						ON CONFLICT (name) DO UPDATE SET token = excluded.token, session = excluded.session, acquisition = excluded.acquisition, names = 1, over = 0
-						WHERE l.over <> 0 RETURNING 1, 0::smallint, 0::smallint, l.token, interval '1 second', NULL::interval, NULL::text;
-					RETURN;`}},
+						ON CONFLICT (name) DO UPDATE SET prev = l.token, token = excluded.token, session = excluded.session, acquisition = excluded.acquisition, names = 1, over = 0
+						WHERE l.over <> 0;`}},
 			},
 		},
 		{
