@@ -293,3 +293,17 @@ func TestLostAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestScriptsThroughPgBouncer: in transaction mode, on a pool smaller than the connections that a script opens.
+func TestScriptsThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	for _, s := range []script{python(), ruby()} {
+		t.Run(s.file, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			bouncer := testdb.StartBouncer(t, testdb.Shared(t), testdb.BouncerOptions{PoolSize: 1})
+			s.start(t, bouncer.URLAs("worker", db), "report").finish(t).
+				want(t, 0, "holding report under token 1\nwrote line 1 under token 1\nwrote line 2 under token 1\nwrote line 3 under token 1\n")
+		})
+	}
+}

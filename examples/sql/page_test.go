@@ -1,0 +1,140 @@
+package sql_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// section is what the page says under one heading of a function.
+type section struct {
+	role string // of the heading above it
+	text string
+}
+
+// sections are those of the functions, by heading.
+func sections(t *testing.T) map[string]section {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]section{}
+	for _, part := range strings.Split(string(text), "\n## Functions of ")[1:] {
+		part, _, _ = strings.Cut(part, "\n## ")
+		role, body, _ := strings.Cut(part, "\n")
+		for _, s := range strings.Split(body, "\n### ")[1:] {
+			name, body, _ := strings.Cut(s, "\n")
+			all[name] = section{role, body}
+		}
+	}
+	return all
+}
+
+// signatures are the functions that the page gives sections to, with the role that may call them.
+func signatures(t *testing.T) (all []string) {
+	t.Helper()
+	for name, s := range sections(t) {
+		for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(s.text, -1) {
+			for _, signature := range strings.Split("\n"+block[1], "\ntenure.")[1:] {
+				function, _, _ := strings.Cut(signature, "(")
+				if !slices.Contains(strings.Split(name, " and "), function) {
+					t.Errorf("tenure.%s is described under the heading %s", function, name)
+				}
+				all = append(all, s.role+": tenure."+strings.Join(strings.Fields(signature), " "))
+			}
+		}
+	}
+	return all
+}
+
+// catalogSQL describes every function that somebody may call as the page writes it. Of who may call it, the one with the fewest rights.
+const catalogSQL = `
+SELECT CASE WHEN has_function_privilege('tenure_user', p.oid, 'EXECUTE') THEN 'tenure_user'
+		WHEN has_function_privilege('tenure_operator', p.oid, 'EXECUTE') THEN 'tenure_operator' ELSE 'tenure_owner' END,
+	p.oid::regprocedure::text,
+	'tenure.' || p.proname || '(' || (SELECT coalesce(string_agg(a, ', ' ORDER BY o), '')
+		FROM regexp_split_to_table(regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+', '', 'g'), ', ') WITH ORDINALITY x (a, o) WHERE a <> '' AND a NOT LIKE 'OUT %')
+	|| ') -> ' || CASE
+		WHEN p.proretset AND t.typrelid <> 0 THEN 'TABLE (' || (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, NULL), ', ' ORDER BY a.attnum)
+			FROM pg_attribute a WHERE a.attrelid = t.typrelid) || ')'
+		WHEN pg_get_function_result(p.oid) LIKE 'TABLE(%' THEN replace(pg_get_function_result(p.oid), 'TABLE(', 'TABLE (')
+		WHEN p.proallargtypes IS NOT NULL THEN '(' || (SELECT string_agg(p.proargnames[i] || ' ' || format_type(p.proallargtypes[i], NULL), ', ' ORDER BY i)
+			FROM generate_subscripts(p.proargmodes, 1) i WHERE p.proargmodes[i] = 'o') || ')'
+		ELSE pg_get_function_result(p.oid) END
+FROM pg_proc p JOIN pg_type t ON t.oid = p.prorettype WHERE p.pronamespace = 'tenure'::regnamespace ORDER BY 2`
+
+// TestPageKnowsEveryFunction holds the page to the catalog: each function that tenure_user or tenure_operator may call has a section, or a
+// row among the Go store's; each section and row is of a function that is there, with the arguments, result and role that it has.
+func TestPageKnowsEveryFunction(t *testing.T) {
+	t.Parallel()
+	described := signatures(t)
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n## Functions of the Go store\n")
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(tenure\\.[^`]+)` \\|").FindAllStringSubmatch(rest, -1) {
+		listed = append(listed, strings.ReplaceAll(row[1], ", ", ","))
+	}
+	rows, err := connect(t, "", database(t)).Query(t.Context(), catalogSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var role, procedure, signature string
+		if err := rows.Scan(&role, &procedure, &signature); err != nil {
+			t.Fatal(err)
+		}
+		if at := slices.Index(described, role+": "+signature); at >= 0 {
+			described = slices.Delete(described, at, at+1)
+		} else if at := slices.Index(listed, procedure); at >= 0 && role != "tenure_owner" {
+			listed = slices.Delete(listed, at, at+1)
+		} else if role != "tenure_owner" {
+			t.Errorf("docs/sql.md does not have, for %s: %s", role, signature)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, extra := range append(described, listed...) {
+		t.Errorf("docs/sql.md has what the schema does not: %s", extra)
+	}
+}
+
+// TestPageKnowsEveryState: each SQLSTATE of class TN in the schema has its row, and no other has.
+func TestPageKnowsEveryState(t *testing.T) {
+	t.Parallel()
+	const schema = "../../store/postgres/schema"
+	files, err := os.ReadDir(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raised := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(schema + "/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, code := range regexp.MustCompile(`'(TN\d{3})'`).FindAllStringSubmatch(string(text), -1) {
+			raised[code[1]] = true
+		}
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile(`(?m)^\| (TN\d{3}) \|`).FindAllStringSubmatch(string(text), -1) {
+		if !raised[row[1]] {
+			t.Errorf("docs/sql.md explains %s, which nothing raises", row[1])
+		}
+		delete(raised, row[1])
+	}
+	for code := range raised {
+		t.Errorf("docs/sql.md does not explain %s", code)
+	}
+}
