@@ -103,24 +103,44 @@ func (s *Store) acquireFailed(ctx context.Context, id fence.ID, err error) error
 	return s.failed("acquire", id, true, err)
 }
 
-// acquireMany grants what a batch can; whoever it leaves without an answer asks singly.
+// acquireMany grants what a batch can. New names among old ones are left to a batch of their own; whoever is without an answer after
+// that asks singly.
 func (s *Store) acquireMany(ctx context.Context, batch []*call) {
+	for range 2 {
+		left := s.acquireBatch(ctx, batch)
+		if len(left) < 2 || len(left) == len(batch) {
+			return
+		}
+		batch = left
+	}
+}
+
+// acquireBatch returns the calls that got no answer.
+func (s *Store) acquireBatch(ctx context.Context, batch []*call) (left []*call) {
 	ids, names := make([]pgtype.UUID, len(batch)), make([]string, len(batch))
-	holds := make([]pgtype.Interval, len(batch))
+	holds, anyHold := make([]pgtype.Interval, len(batch)), false
 	var below fence.ID
 	for i, c := range batch {
 		ids[i], names[i], holds[i] = uuid(c.id), c.name, interval(c.acquire.MaxHold)
+		anyHold = anyHold || c.acquire.MaxHold > 0
 		if below.Less(c.closedBelow) {
 			below = c.closedBelow
 		}
 	}
-	rows, err := s.grantRows(ctx, `tenure.acquire_many($1, $2, $3, $4, $5)`, uuid(batch[0].acquire.Session), uuid(below), ids, names, holds)
-	for _, c := range batch {
-		c.err = s.acquireFailed(ctx, c.id, err)
+	if !anyHold {
+		holds = nil
 	}
+	rows, err := s.grantRows(ctx, `tenure.acquire_many($1, $2, $3, $4, $5)`, uuid(batch[0].acquire.Session), uuid(below), ids, names, holds)
 	for i := range rows {
 		batch[rows[i].o-1].grant = &rows[i]
 	}
+	failed := s.acquireFailed(ctx, batch[0].id, err)
+	for _, c := range batch {
+		if c.err = failed; failed == nil && c.grant == nil {
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // grantRows runs a function that returns grants, in a transaction of its own.

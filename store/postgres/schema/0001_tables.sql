@@ -26,7 +26,7 @@ CREATE TABLE tenure.session (
 	closed_below uuid        NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000', -- no acquisition below it is granted any more
 	ended        smallint    NOT NULL DEFAULT 0,
 	ended_at     timestamptz
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 500);
 
 -- The latest acquisition of each name; token 0: none yet. No index but the key, for the same reason: each acquire and
 -- each release changes session and acquisition. over: 0 until an end is written, else how. prev guards every path that writes tokens.
@@ -42,7 +42,7 @@ CREATE TABLE tenure.lease (
 	over        smallint    NOT NULL DEFAULT 6,
 	over_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
 	CONSTRAINT tokens_rise CHECK (token > prev)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 500);
 
 -- Acquisitions that are over and whose end must be remembered apart from the lease row.
 CREATE TABLE tenure.ended (

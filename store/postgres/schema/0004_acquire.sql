@@ -3,36 +3,44 @@
 
 CREATE TYPE tenure.grant_row AS (o int, code smallint, how smallint, token bigint, remaining interval, hold_left interval, what text);
 
--- One name, and the common case: the incarnation is known, the session lives, the name is free, and its last acquisition
--- needs no record: there was none (the name is new), or it was this session's own, released, and p_closed_below closes it. That bound is then written
--- to the session's row before the lease's row forgets the id. Everything else goes the long way.
+-- One name that nobody holds: the incarnation is known, the session lives, and the name is new or its row says how its last
+-- acquisition ended. Before that row is overwritten, its id is closed: by the session's bound, which is raised first, where the id was the
+-- session's own; else by a record. Everything else goes the long way, as soon as it is seen, or in another transaction (6).
 CREATE FUNCTION tenure.acquire_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval)
-RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+RETURNS tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
 	c tid;
 	r tenure.grant_row;
+	v_below uuid;
+	v_bury boolean;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
 		PERFORM tenure.read_committed('acquire'), tenure.durable();
 	END IF;
 	UPDATE tenure.session s SET closed_below = p_closed_below WHERE s.id = p_session AND s.closed_below < p_closed_below AND s.ended = 0
-		AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name AND l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below)
-		AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time() AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead);
-	IF FOUND THEN
-		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below
-			AND l.acquisition <> p_id FOR NO KEY UPDATE SKIP LOCKED;
-	ELSE
-		-- A new name: inserting it may wait for another insert of it, so the session's row is only shared.
-		PERFORM 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND NOT EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name)
+		AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name AND l.over <> 0)
+		AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time()
+			AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead)
+	RETURNING s.closed_below INTO v_below;
+	IF NOT FOUND THEN
+		-- Where the name is new, inserting it may wait for another insert of it, so the session's row is only shared.
+		SELECT s.closed_below INTO v_below FROM tenure.session s WHERE s.id = p_session AND s.ended = 0
+			AND NOT EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name AND l.over = 0)
 			AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time()
-				AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead) FOR KEY SHARE;
+				AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead)
+			FOR KEY SHARE;
 		IF NOT FOUND THEN
-			RETURN QUERY SELECT * FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
-			RETURN;
+			SELECT * INTO r FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
+			RETURN r;
+		ELSIF NOT EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name) THEN
+			PERFORM tenure.check_name(p_name);
+			INSERT INTO tenure.lease (name) VALUES (p_name) ON CONFLICT (name) DO NOTHING;
 		END IF;
-		PERFORM tenure.check_name(p_name);
-		INSERT INTO tenure.lease (name) VALUES (p_name) ON CONFLICT (name) DO NOTHING;
-		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.token = 0 FOR NO KEY UPDATE SKIP LOCKED;
+	END IF;
+	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= v_below) INTO c, v_bury FROM tenure.lease l
+	WHERE l.name = p_name AND l.over <> 0 AND l.acquisition IS DISTINCT FROM p_id FOR NO KEY UPDATE SKIP LOCKED;
+	IF v_bury THEN
+		PERFORM tenure.bury(ARRAY[p_name]);
 	END IF;
 	-- The token is drawn in a later statement than the lock. Nothing in it can wait.
 	UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = 1,
@@ -41,43 +49,44 @@ BEGIN
 		AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_id)
 	RETURNING 1, 0, 0, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp() INTO r;
 	IF NOT FOUND THEN
-		r := (1, 6, 0, NULL, NULL, NULL, NULL); -- this transaction holds the session's row: the long way is another transaction's
+		r := (1, 6, 0, NULL, NULL, NULL, NULL); -- this transaction holds locks: the long way is another transaction's
 	END IF;
-	RETURN NEXT r;
+	RETURN r;
 END $$;
 
--- Many requests of one session, one name each: strangers to each other. It returns a row for each that it granted or refused as held;
--- whoever has no row asks singly. It waits for no lease row.
+-- Many requests of one session, one name each: strangers to each other. p_max_holds is NULL where none has a MaxHold. Plans are kept by a connection, also those made when the tables were
+-- empty: so they are told to use the indexes. It returns a row for each that it granted or refused as held;
+-- whoever has no row asks again: new names among old ones in another batch, the others singly. It waits for no lease row.
 CREATE FUNCTION tenure.acquire_many(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[], p_max_holds interval[])
-RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
+	v_below uuid;
 	v_missing text[];
 	v_rows tid[];
-	v_ids uuid[];
-	v_holds interval[];
 	v_os int[];
+	v_bury boolean;
+	v_closed boolean;
 	v_name text;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
 		PERFORM tenure.read_committed('acquire'), tenure.durable();
 	END IF;
-	IF NOT EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time() AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead) THEN
+	IF NOT EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time()
+		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead) THEN
 		RETURN;
 	END IF;
 	-- A batch in which every name is taken writes nothing.
 	UPDATE tenure.session s SET closed_below = p_closed_below WHERE s.id = p_session AND s.closed_below < p_closed_below AND s.ended = 0
-		AND EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name
-			WHERE l.over = 1 AND l.session = p_session AND l.acquisition < p_closed_below)
-		AND NOT EXISTS (SELECT 1 FROM unnest(p_names) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL);
+		AND EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name WHERE l.over <> 0)
+	RETURNING s.closed_below INTO v_below;
 	IF NOT FOUND THEN
-		-- Some name is new, and inserting it may wait for another insert of it: the session's row is only shared, then.
+		-- No bound to be raised, or every name new or taken. Inserting a name may wait for another insert of it: the session's row is only shared.
 		v_missing := ARRAY(SELECT u.name FROM unnest(p_names) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
-		IF v_missing = '{}' AND NOT EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name
-			WHERE l.token = 0 OR l.over = 1 AND l.session = p_session) THEN
+		IF v_missing = '{}' AND NOT EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name WHERE l.over <> 0) THEN
 			RETURN QUERY SELECT * FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names);
 			RETURN;
 		END IF;
-		PERFORM 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() FOR KEY SHARE;
+		SELECT s.closed_below INTO v_below FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() FOR KEY SHARE;
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
@@ -88,18 +97,20 @@ BEGIN
 			INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(v_missing) u (name) ON CONFLICT (name) DO NOTHING;
 		END IF;
 	END IF;
-	-- Only names that are new, or that this session released under an id which the bound closes: nothing is forgotten that may be asked for.
-	SELECT array_agg(k.ctid), array_agg(k.id), array_agg(k.hold), array_agg(k.o) INTO v_rows, v_ids, v_holds, v_os FROM (
-		SELECT l.ctid, u.id, u.hold, u.o FROM unnest(p_ids, p_names, p_max_holds) WITH ORDINALITY u (id, name, hold, o)
-			JOIN tenure.session s ON s.id = p_session JOIN tenure.lease l ON l.name = u.name
-		WHERE (l.token = 0 OR l.over = 1 AND l.session = p_session AND l.acquisition < s.closed_below) AND l.acquisition IS DISTINCT FROM u.id
-		ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
+	SELECT array_agg(k.ctid), array_agg(k.o), bool_or(k.bury) INTO v_rows, v_os, v_bury FROM (
+		SELECT l.ctid, u.o, l.token > 0 AND (l.session <> p_session OR l.acquisition >= v_below) AS bury
+		FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
+		WHERE l.over <> 0 AND l.acquisition IS DISTINCT FROM u.id ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
+	IF v_bury THEN
+		PERFORM tenure.bury(ARRAY(SELECT l.name FROM tenure.lease l WHERE l.ctid = ANY (v_rows) AND l.token > 0 AND (l.session <> p_session OR l.acquisition >= v_below)));
+	END IF;
+	v_closed := EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= v_below);
 	RETURN QUERY
-		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = k.id, names = 1,
-			max_hold = k.hold, hold_until = clock_timestamp() + k.hold, over = 0
-		FROM unnest(v_rows, v_ids, v_holds, v_os) k (c, id, hold, o), tenure.session s
-		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND k.id >= greatest(s.closed_below, p_closed_below)
-			AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = k.id)
+		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_ids[k.o], names = 1,
+			max_hold = p_max_holds[k.o], hold_until = clock_timestamp() + p_max_holds[k.o], over = 0
+		FROM unnest(v_rows, v_os) k (c, o), tenure.session s
+		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND p_ids[k.o] >= greatest(s.closed_below, p_closed_below)
+			AND (NOT v_closed OR NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_ids[k.o]))
 		RETURNING k.o, 0::smallint, 0::smallint, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp(), NULL::text;
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
 		RETURN QUERY SELECT * FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names);
@@ -123,7 +134,7 @@ END $$;
 -- All of the names, or none: the whole rule. p_wait_ms is how long each row that somebody has locked is waited for; 0: not at all, the
 -- result is 8 then. A result that is not a grant is one row.
 CREATE FUNCTION tenure.acquire_rows(p_session uuid, p_closed_below uuid, p_id uuid, p_names text[], p_max_hold interval, p_wait_ms int)
-RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_names text[] := ARRAY(SELECT u.name FROM unnest(p_names) u (name) ORDER BY u.name COLLATE "C");
 	s tenure.session;

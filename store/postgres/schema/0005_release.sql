@@ -2,7 +2,7 @@
 
 -- Releases of one session, one name each. Returns the ordinals of those that it released; whoever is missing asks singly. Skips what is locked.
 CREATE FUNCTION tenure.release_many(p_session uuid, p_ids uuid[], p_names text[])
-RETURNS SETOF int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+RETURNS SETOF int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_rows tid[];
 	v_os int[];
@@ -40,7 +40,7 @@ END $$;
 -- Any release whose acquisition has a row. Code 0 released; 1 it was over by the holder's own doing; 3 over otherwise; 4 other names or session;
 -- 6 begin again; 8 a row is locked; 9 no row: ask release_absent, in a transaction of its own.
 CREATE FUNCTION tenure.release_rows(p_session uuid, p_id uuid, p_names text[], p_wait_ms int, OUT code smallint, OUT how smallint, OUT what text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_names text[] := ARRAY(SELECT u.name FROM unnest(p_names) u (name) ORDER BY u.name COLLATE "C");
 	s tenure.session;
