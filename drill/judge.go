@@ -13,11 +13,12 @@ import (
 
 // question is what the judge is asked: everything but the facts, which it reads itself.
 type question struct {
-	place                  // of the resource
-	Run     string         `json:"run"`
-	Story   bool           `json:"story"`
-	Demand  model.Demand   `json:"demand"`
-	History *model.History `json:"history,omitempty"` // of a resource in memory, which no other process can read
+	place                   // of the resource
+	Run      string         `json:"run"`
+	Story    bool           `json:"story"`
+	Demand   model.Demand   `json:"demand"`
+	Failover *model.Facts   `json:"failover,omitempty"` // of a failover: what was granted, and who believed what
+	History  *model.History `json:"history,omitempty"`  // of a resource in memory, which no other process can read
 }
 
 // Judge is the whole program of the judging process: it reads a question from stdin, the resource's content, log and
@@ -40,9 +41,12 @@ func Judge(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		q.History = &history
 	}
 	var verdict model.Verdict
-	if q.Story {
+	switch {
+	case q.Story:
 		verdict = model.JudgeStory(*q.History, q.Demand.Rounds, q.Demand.Fenced)
-	} else {
+	case q.Failover != nil:
+		verdict = model.JudgeFailover(*q.History, *q.Failover, q.Demand)
+	default:
 		verdict = model.Judge(*q.History, q.Demand)
 	}
 	return (&lines{to: stdout}).send(verdict)

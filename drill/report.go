@@ -31,8 +31,13 @@ type Report struct {
 	Handover             *model.Handover `json:"handover,omitempty"`
 	Steps                []StoryStep     `json:"steps,omitempty"`
 	Check                string          `json:"check,omitempty"` // "high-water" where the resource checks its mark
+	Variants             []Variant       `json:"variants,omitempty"`
+	Failover             *model.Failover `json:"failover,omitempty"`
 	Problems             []string        `json:"problems,omitempty"`
 	RunMS                int64           `json:"run_ms"`
+
+	overranMS int64  // of a part of a drill
+	why       string // what the last refused late write was told
 }
 
 // StoryStep is one line of the story.
@@ -52,7 +57,7 @@ func reportOf(v model.Verdict, failures []error) Report {
 	r := Report{LateWritesSent: v.LateSent, AcceptedStale: v.AcceptedStale, RefusedStale: v.RefusedStale,
 		SuccessorWrites: v.SuccessorWrites, LostUpdates: v.LostUpdates, OK: v.OK && len(failures) == 0,
 		InvalidRounds: v.InvalidRounds, RefusedBeforeSending: v.RefusedBeforeSending, Reclaims: v.Reclaims,
-		Handover: v.Handover, Problems: v.Problems}
+		Handover: v.Handover, Failover: v.Failover, Problems: v.Problems, overranMS: v.OverranMS, why: v.Why}
 	if r.InvalidRounds == nil {
 		r.InvalidRounds = []int{}
 	}
@@ -123,6 +128,12 @@ func (r Report) WriteTable(to io.Writer) error {
 
 // writeRest writes what is only said where there is something to say, and the verdict.
 func (r Report) writeRest(t io.Writer) {
+	for _, v := range r.Variants {
+		v.write(t)
+	}
+	if r.Failover != nil {
+		writeFailover(t, r.Failover)
+	}
 	if h := r.Handover; h != nil {
 		fmt.Fprintf(t, "granted after the holder's expiry\tp50 %.1f ms, p99 %.1f ms, max %.1f ms\n",
 			float64(h.P50US)/1000, float64(h.P99US)/1000, float64(h.MaxUS)/1000)

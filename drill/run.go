@@ -285,12 +285,18 @@ type round struct {
 	turn  int    // of the round, from 1
 	name  string // that is leased
 	procs []*process
-	sent  bool // a late write
+	sent  bool  // a late write
+	at    place // of the authority, where it is not beside the resource
 }
 
 // spawn starts a worker.
 func (r *round) spawn(name string) (*process, error) {
-	p, err := launch(r.c.o.Self, setup{place: r.c.o.place(), Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n})
+	s := setup{place: r.c.o.place(), Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n}
+	if !r.at.none() {
+		resource := s.place
+		s.Resource, s.place = &resource, r.at
+	}
+	p, err := launch(r.c.o.Self, s)
 	if err == nil {
 		r.procs = append(r.procs, p)
 	}

@@ -89,6 +89,14 @@ func Scenarios() []Scenario {
 			Summary:  "the holder is killed; how long until its successor is granted?",
 			Shows:    "SIGKILL at a moment of chance. A waiting successor is granted within 100 ms of the expiry that the last acknowledged renewal set, in 99 of 100 rounds, and never before it. A process to which the killed one had handed its claim is refused.",
 			Unfenced: noCheck},
+		{Name: "pause-in-transaction", Rounds: 3, PostgresOnly: true, needsStop: true, whole: insideTransactions,
+			Summary:  "a holder is stopped, or busy, inside its fenced transaction",
+			Shows:    "The holder verifies its claim and is stopped before it commits: its successor waits, the server ends the idle transaction at about the end of the lease, the successor is granted, and the COMMIT that the holder sends afterwards fails: its write is not there. A holder that is busy keeps its successor out for as long as it works, past the end of its lease, and its write is rightful; in the store's own fenced transaction (Fenced) it is ended when the lease ends. Printed is how long the successors waited, against the bounds. Without --store it starts a PostgreSQL server of its own.",
+			Unfenced: "The holder asks in a plain read, inside its transaction, whether it holds, instead of verifying. Nothing keeps its successor out, its COMMIT succeeds, and what the successor wrote is lost."},
+		{Name: "failover", Rounds: 1, OwnServers: true, unguarded: guardMark, whole: failover,
+			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
+			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",
+			Unfenced: "Entering a new incarnation is replaced by a function that does not jump. Tokens then repeat, and the drill is ok if it has seen that."},
 	}
 }
 

@@ -54,6 +54,22 @@ func judgeEvents(v *Verdict, h History, d Demand, round int) {
 	if d.Noticed && !noticed {
 		v.problem("round %d: the former holder did not notice that its lease was over", round)
 	}
+	if d.Overran {
+		judgeOverrun(v, h, round)
+	}
+}
+
+// judgeOverrun makes sure that the former holder worked on after its lease was over.
+func judgeOverrun(v *Verdict, h History, round int) {
+	worked, held := latest(h.Events, Worked), latest(h.Events, HeldTill)
+	over := worked.At - held.At
+	if worked.Token == 0 || held.Token == 0 || over <= 0 {
+		v.problem("round %d: the former holder's work was not seen to outlast its lease", round)
+		return
+	}
+	if v.OverranMS == 0 || over.Milliseconds() < v.OverranMS {
+		v.OverranMS = over.Milliseconds()
+	}
 }
 
 // successor is the first grant under a greater token.
@@ -75,7 +91,7 @@ func judgeHandover(v *Verdict, h History, d Demand) *Handover {
 		if slices.Contains(d.Void, round) {
 			continue
 		}
-		took, ok := handover(h.of(round))
+		took, ok := handover(h.of(round), d)
 		if !ok {
 			if d.Handover > 0 {
 				v.problem("round %d: it is not known when the former holder's lease was over, or when the successor was granted", round)
@@ -101,19 +117,29 @@ func judgeHandover(v *Verdict, h History, d Demand) *Handover {
 	return stats
 }
 
-// handover is the time from the last moment at which the former holder held for certain to its successor's grant.
-func handover(h History) (time.Duration, bool) {
-	var held Event
-	for _, e := range h.Events {
-		if e.What == HeldTill && (held.Token == 0 || e.At > held.At) {
-			held = e
-		}
+// handover is the time from the last moment at which the former holder held for certain, or worked, to its successor's grant.
+func handover(h History, d Demand) (time.Duration, bool) {
+	what := HeldTill
+	if d.After != "" {
+		what = d.After
 	}
+	held := latest(h.Events, what)
 	if held.Token == 0 {
 		return 0, false
 	}
 	next, ok := successor(h.Events, held.Token)
 	return next.At - held.At, ok
+}
+
+// latest is the last event of a kind, or one without a token.
+func latest(events []Event, what What) Event {
+	var last Event
+	for _, e := range events {
+		if e.What == what && (last.Token == 0 || e.At > last.At) {
+			last = e
+		}
+	}
+	return last
 }
 
 // quantile is the smallest value that is at least as large as percent of all; sorted is not empty.

@@ -17,6 +17,8 @@ type Demand struct {
 	Unsent   int           `json:"unsent"`   // late writes that the client of each round must have refused to send
 	Noticed  bool          `json:"noticed"`  // each former holder stopped believing before its successor was granted
 	Handover time.Duration `json:"handover"` // the successor is granted within this of the former holder's expiry; 0: not asked
+	After    What          `json:"after"`    // what Handover counts from instead of the expiry
+	Overran  bool          `json:"overran"`  // each former holder worked on after its expiry
 }
 
 // Verdict is the judgement over a history. The zero value is "not ok".
@@ -31,7 +33,10 @@ type Verdict struct {
 	RefusedBeforeSending int       `json:"refused_before_sending"`
 	Reclaims             int       `json:"reclaims"` // grants over a holder that had not released
 	Handover             *Handover `json:"handover,omitempty"`
-	Problems             []string  `json:"problems,omitempty"` // at most maxProblems
+	Failover             *Failover `json:"failover,omitempty"`
+	OverranMS            int64     `json:"overran_ms,omitempty"` // how much longer than their leases the former holders worked, at least
+	Why                  string    `json:"why,omitempty"`        // what the last refused late write was told
+	Problems             []string  `json:"problems,omitempty"`   // at most maxProblems
 }
 
 const maxProblems = 20
@@ -221,6 +226,7 @@ func judgeAnswers(v *Verdict, h History, stale map[string]bool, d Demand, round 
 			sent++
 			if !a.Accepted {
 				v.RefusedStale++
+				v.Why = a.Why
 			}
 		}
 	}
