@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/testdb"
 )
 
 // binary is the tenure that the tests run, built once.
@@ -44,7 +46,7 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "building the command: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	return testdb.Main(m)
 }
 
 // world is a store of its own and the processes that use it.
