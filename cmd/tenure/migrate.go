@@ -124,7 +124,7 @@ func (a *app) migrateSQLite(ctx context.Context, f migrateFlags) error {
 func (a *app) migratePostgres(ctx context.Context, l location, f migrateFlags) error {
 	switch {
 	case f.show:
-		return a.print(scriptWithGrants(f.grant))
+		return a.print(postgres.Script(f.grant...))
 	case f.down:
 		return a.takeDown(ctx, l, f)
 	}
@@ -151,16 +151,6 @@ func (a *app) takeDown(ctx context.Context, l location, f migrateFlags) error {
 		}{l.shown, 0})
 	}
 	return a.print(fmt.Sprintf("%s: no schema any more; the roles tenure_user, tenure_operator and tenure_owner are the cluster's and stay\n", l.shown))
-}
-
-// scriptWithGrants is what Migrate does, as SQL.
-func scriptWithGrants(roles []string) string {
-	var b strings.Builder
-	b.WriteString(postgres.Script())
-	for _, role := range roles {
-		fmt.Fprintf(&b, "\nGRANT tenure_user TO %s;\n", pgx.Identifier{role}.Sanitize())
-	}
-	return b.String()
 }
 
 // sayMigrated prints the outcome. from is nil for a store that does not say which version it had.

@@ -157,7 +157,7 @@ func grant(ctx context.Context, conn *pgx.Conn, roles []string) error {
 			err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid JOIN pg_roles u ON u.oid = m.member
 				WHERE r.rolname = 'tenure_user' AND u.rolname = $1)`, role).Scan(&member)
 			if err == nil && !member {
-				_, err = tx.Exec(ctx, "GRANT tenure_user TO "+pgx.Identifier{role}.Sanitize())
+				_, err = tx.Exec(ctx, grantStatement(role))
 			}
 			if err != nil {
 				return fmt.Errorf("role %q: %w", role, err)

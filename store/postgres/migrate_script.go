@@ -140,13 +140,21 @@ const scriptHeader = `-- Installs Tenure's schema "tenure", or brings it up to d
 -- Each role that uses Tenure then needs: GRANT tenure_user TO that role.
 `
 
-// Script is the SQL of all versions, for psql and for tools that keep migrations as SQL: what [Migrate] without grants runs. Each
-// version is one statement, which works inside a transaction and without one; running it again changes nothing.
-func Script() string {
+// Script is the SQL of all versions, for psql and for tools that keep migrations as SQL: what [Migrate] runs. Each
+// version is one statement, which works inside a transaction and without one; running it again changes nothing. The roles that
+// grant names become members of tenure_user; they are taken as they are, and must exist when the script runs.
+func Script(grant ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, scriptHeader, SchemaVersion)
 	for _, s := range steps() {
 		fmt.Fprintf(&b, "\n-- Version %d.\n%s", s.version, s.upScript())
 	}
+	for _, role := range grant {
+		fmt.Fprintf(&b, "\n%s;\n", grantStatement(role))
+	}
 	return b.String()
+}
+
+func grantStatement(role string) string {
+	return `GRANT tenure_user TO "` + strings.ReplaceAll(role, `"`, `""`) + `"`
 }

@@ -325,3 +325,26 @@ func TestScriptLeavesTheCallersSettings(t *testing.T) {
 		t.Error("a rollback around the script left the schema")
 	}
 }
+
+// TestMigrationIsInterrupted: a crash in the middle leaves nothing, a lost answer to COMMIT leaves the whole, and the next migration
+// finds either.
+func TestMigrationIsInterrupted(t *testing.T) {
+	s := testdb.Start(t, testdb.Options{})
+	database := s.Database(t)
+	conn := connect(t, s.URL(database))
+	must(t, conn, "BEGIN", Script())
+	s.Crash(t)
+	s.Restart(t)
+	conn = connect(t, s.URL(database))
+	if n := value[int](t, conn, schemas); n != 0 {
+		t.Fatal("half a migration is there")
+	}
+	p := testdb.StartProxy(t, s.Addr())
+	p.AfterNext([]byte("commit\x00"), func() {}) // the statement, and no word of another
+	if _, err := Migrate(t.Context(), connect(t, p.URL(s, database)), MigrateOptions{}); err == nil || !strings.Contains(err.Error(), "run it again to see") {
+		t.Errorf("the answer to COMMIT was lost: %v", err)
+	}
+	if m := mustMigrate(t, conn, MigrateOptions{}); m.From != SchemaVersion || m.Authority.IsZero() {
+		t.Errorf("after it: %+v", m)
+	}
+}
