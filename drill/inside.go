@@ -67,6 +67,11 @@ type insideVariant struct {
 	demand model.Demand
 }
 
+// scenario is the variant as a drill of its own.
+func (v insideVariant) scenario(of Scenario) Scenario {
+	return Scenario{Name: of.Name + " " + v.Name, ttl: insideTTL, margin: 200 * time.Millisecond, atOnce: 2, demand: v.demand, unguarded: guardNone, play: v.play}
+}
+
 const sinceEnd = "the lease's end"
 
 func insideVariants(unfenced bool) []insideVariant {
@@ -154,8 +159,7 @@ func insideTransactions(ctx context.Context, o Options, sc Scenario) (r Report, 
 	var all sync.WaitGroup
 	for i, v := range variants {
 		all.Go(func() {
-			part := Scenario{Name: sc.Name + " " + v.Name, ttl: insideTTL, margin: 200 * time.Millisecond, atOnce: 2, demand: v.demand, unguarded: guardNone, play: v.play}
-			reports[i], failures[i] = conduct(ctx, o, part)
+			reports[i], failures[i] = conduct(ctx, o, v.scenario(sc))
 		})
 	}
 	all.Wait()

@@ -57,6 +57,7 @@ func nothingLeft(o Options) error {
 
 // TestEveryDrillOnPostgres plays each drill with strict checks, with the high-water mark, and without.
 func TestEveryDrillOnPostgres(t *testing.T) {
+	t.Parallel()
 	var cases []func(t *testing.T) error
 	for _, sc := range Scenarios() {
 		if sc.whole != nil {
@@ -81,6 +82,7 @@ func TestEveryDrillOnPostgres(t *testing.T) {
 
 // TestBrokenTwinsOnPostgres: what is broken is noticed there too.
 func TestBrokenTwinsOnPostgres(t *testing.T) {
+	t.Parallel()
 	var cases []func(t *testing.T) error
 	for _, c := range []struct {
 		scenario, twin string
@@ -115,6 +117,7 @@ func TestBrokenTwinsOnPostgres(t *testing.T) {
 
 // TestThroughTheAPIOnPostgres: the client refuses to send under the lease's context; under another the resource refuses.
 func TestThroughTheAPIOnPostgres(t *testing.T) {
+	t.Parallel()
 	o := onPostgres(t, "pause", "sound", 2)
 	o.ThroughAPI = true
 	r, err := Run(t.Context(), o)
@@ -125,6 +128,7 @@ func TestThroughTheAPIOnPostgres(t *testing.T) {
 
 // TestDrillsShareADatabase plays with a role that may do no more than it must, beside what earlier drills left when they were killed.
 func TestDrillsShareADatabase(t *testing.T) {
+	t.Parallel()
 	o := onPostgres(t, "duplicate-release", "sound", 2)
 	o.HighWater = true
 	admin, err := pgx.Connect(t.Context(), o.URL)
@@ -157,6 +161,7 @@ func TestDrillsShareADatabase(t *testing.T) {
 
 // TestWithoutASchema: a database that Tenure's schema is missing in is refused before anything is made in it.
 func TestWithoutASchema(t *testing.T) {
+	t.Parallel()
 	o := onPostgres(t, "pause", "sound", 1)
 	server := testdb.Shared(t)
 	o.URL = server.URL(server.Database(t))

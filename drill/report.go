@@ -98,14 +98,7 @@ func (r Report) WriteTable(to io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	check := "fenced: the resource checks each claim"
-	switch {
-	case !r.Fenced:
-		check = "unfenced: the resource does not check claims"
-	case r.Check != "":
-		check = "fenced: the resource checks each claim against its " + r.Check + " mark"
-	}
-	fmt.Fprintf(t, "drill %s\t%s, on %s\n", r.Scenario, check, r.Store)
+	fmt.Fprintf(t, "drill %s\t%s, on %s\n", r.Scenario, r.enforcement(), r.Store)
 	rows := []struct {
 		what  string
 		count int
@@ -124,6 +117,19 @@ func (r Report) WriteTable(to io.Writer) error {
 	}
 	r.writeRest(t)
 	return t.Flush()
+}
+
+// enforcement says what was checked.
+func (r Report) enforcement() string {
+	switch {
+	case !r.Fenced && r.Failover != nil:
+		return "unfenced: a new incarnation does not jump"
+	case !r.Fenced:
+		return "unfenced: the resource does not check claims"
+	case r.Check != "":
+		return "fenced: the resource checks each claim against its " + r.Check + " mark"
+	}
+	return "fenced: the resource checks each claim"
 }
 
 // writeRest writes what is only said where there is something to say, and the verdict.
@@ -154,11 +160,15 @@ func (r Report) writeRest(t io.Writer) {
 }
 
 func (r Report) verdict() string {
+	seen := fmt.Sprintf("%d of %d late writes accepted", r.AcceptedStale, r.LateWritesSent)
+	if r.Failover != nil {
+		seen = fmt.Sprintf("%d of %d tokens repeated, %s", r.Failover.Repeated, r.Failover.Grants, seen)
+	}
 	switch {
 	case r.OK && r.Fenced:
-		return fmt.Sprintf("ok: %d of %d late writes accepted", r.AcceptedStale, r.LateWritesSent)
+		return "ok: " + seen
 	case r.OK:
-		return fmt.Sprintf("ok, as unfenced: the damage is seen, %d of %d late writes accepted", r.AcceptedStale, r.LateWritesSent)
+		return "ok, as unfenced: the damage is seen, " + seen
 	}
-	return fmt.Sprintf("NOT ok: %d of %d late writes accepted", r.AcceptedStale, r.LateWritesSent)
+	return "NOT ok: " + seen
 }

@@ -64,16 +64,25 @@ func (w *worker) untilStop(ctx context.Context, tx *sql.Tx, where inside, write 
 		}
 		return err
 	}
-	if err := w.allow(ctx, tx, write.claim); err != nil {
-		if errors.Is(err, fence.ErrRefused) {
-			return w.tooSlow(err.Error())
-		}
+	if err := w.admit(ctx, tx, write.claim); err != nil {
 		return err
 	}
 	if where == insideBeforeWrite {
 		return nil
 	}
 	return w.res.apply(ctx, tx, write)
+}
+
+// admit is the check of the resource, before anything has happened to this worker: a refusal says that it was slow.
+func (w *worker) admit(ctx context.Context, tx *sql.Tx, claim fence.Claim) error {
+	if w.allow == nil {
+		return nil
+	}
+	err := w.allow(ctx, tx, claim)
+	if errors.Is(err, fence.ErrRefused) {
+		return w.tooSlow(err.Error())
+	}
+	return err
 }
 
 // tooSlow is the error of a worker that lost its lease before anything happened to it.
@@ -112,9 +121,7 @@ func (w *worker) busy(ctx context.Context, c command) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err = w.allow(ctx, tx, write.claim); errors.Is(err, fence.ErrRefused) {
-		err = w.tooSlow(err.Error())
-	}
+	err = w.admit(ctx, tx, write.claim)
 	if err == nil {
 		err = work(ctx, tx)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/drill"
+	"github.com/tenure-go/tenure/internal/testdb"
 )
 
 // drillReport runs a drill and reads its last line.
@@ -79,6 +80,8 @@ func TestDrillUsage(t *testing.T) {
 		{"drill"}, {"drill", "pauze"}, {"drill", "pause", "--rounds", "0"}, {"drill", "pause", "--rounds", "1001"},
 		{"drill", "kill", "--through-api"}, {"drill", "pause", "--through-api", "--unfenced"},
 		{"drill", "pause", "--store", "memory:"}, {"drill", "pause", "--store", "mysql:x"}, {"drill", "list", "x"},
+		{"drill", "failover", "--store", "postgres://app@127.0.0.1/shop"}, {"drill", "pause-in-transaction"}, {"drill", "story", "--high-water"},
+		{"drill", "pause-in-transaction", "--store", "memory:"}, {"drill", "pause", "--high-water", "--unfenced"},
 	} {
 		if got := w.do(args...); got.code != exitUsage || !strings.HasPrefix(got.last(), "tenure: ") || got.stdout != "" {
 			t.Errorf("%q: exit %d, %q\n%s", args, got.code, got.stdout, got.stderr)
@@ -86,6 +89,29 @@ func TestDrillUsage(t *testing.T) {
 	}
 	if got := w.do("drill", "pause", "--store", "sqlite:/dev/null/t.db"); got.code != exitNoStore {
 		t.Errorf("no store: exit %d\n%s", got.code, got.stderr)
+	}
+}
+
+// TestDrillOnPostgres: the same drills there, and nobody prints the password.
+func TestDrillOnPostgres(t *testing.T) {
+	t.Parallel()
+	w, _ := postgresWorld(t, testdb.Shared(t))
+	for _, args := range [][]string{{"pause"}, {"pause", "--high-water"}, {"pause", "--unfenced"}, {"pause-in-transaction"}} {
+		got, r := drillReport(t, w, append(args, "--rounds", "2", "--json")...)
+		if got.code != 0 || !r.OK || r.LateWritesSent < 2 || strings.Contains(got.stdout+got.stderr, secret) || !strings.HasPrefix(r.Store, "postgres://") {
+			t.Errorf("%q: exit %d, %s%s", args, got.code, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestDrillOnItsOwnServer: with no store named, a drill about PostgreSQL starts one.
+func TestDrillOnItsOwnServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env = append(w.env, "TENURE_STORE=")
+	got, r := drillReport(t, w, "pause-in-transaction", "--rounds", "1", "--json")
+	if got.code != 0 || !r.OK || len(r.Variants) != 4 || r.Variants[0].Waited == nil || r.Variants[0].Waited.MaxUS <= 0 {
+		t.Errorf("exit %d, %s%s", got.code, got.stdout, got.stderr)
 	}
 }
 

@@ -50,7 +50,7 @@ func demand(rounds int, fenced bool) Demand {
 
 func TestJudgeOnSoundHistories(t *testing.T) {
 	v := Judge(sound(3, true), demand(3, true))
-	want := Verdict{LateSent: 3, RefusedStale: 3, SuccessorWrites: 3, OK: true, Reclaims: 3,
+	want := Verdict{LateSent: 3, RefusedStale: 3, SuccessorWrites: 3, OK: true, Reclaims: 3, Why: "superseded",
 		Handover: &Handover{Rounds: 3, WithinMS: 100, Within: 3, P50US: 10_000, P99US: 10_000, MaxUS: 10_000}}
 	if got := fmt.Sprintf("%+v %+v", v, *v.Handover); !v.OK || !sameCounts(v, want) || *v.Handover != *want.Handover {
 		t.Errorf("fenced: %s", got)
@@ -276,5 +276,30 @@ func TestProblemsAreBounded(t *testing.T) {
 	v := Judge(History{Writes: []Write{{Round: 1, Token: 1, Element: "x"}}}, Demand{Rounds: 5000, Noticed: true, Handover: 1})
 	if len(v.Problems) != maxProblems {
 		t.Errorf("%d problems", len(v.Problems))
+	}
+}
+
+// TestWorkThatOutlastsItsLease: the successor waits for the end of the work, and the hand-over counts from there.
+func TestWorkThatOutlastsItsLease(t *testing.T) {
+	given := func() (History, Demand) {
+		h := sound(2, true)
+		for round := 1; round <= 2; round++ {
+			held := latest(h.of(round).Events, HeldTill)
+			h.Events = append(h.Events, Event{round, held.Token, Worked, held.At + 5*ms})
+		}
+		d := demand(2, true)
+		d.After, d.Overran = Worked, true
+		return h, d
+	}
+	h, d := given()
+	if v := Judge(h, d); !v.OK || v.OverranMS != 5 || v.Handover.MaxUS != 5_000 {
+		t.Errorf("%+v %+v", v, v.Handover)
+	}
+	for name, by := range map[string]time.Duration{"the work ended before the lease": -10 * ms, "a successor came before its end": 10 * ms} {
+		h, d := given()
+		h.Events[len(h.Events)-1].At += by
+		if v := Judge(h, d); v.OK || len(v.Problems) == 0 {
+			t.Errorf("%s: %+v", name, v)
+		}
 	}
 }
