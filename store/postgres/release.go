@@ -59,17 +59,21 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 const asynchronous = `SELECT set_config('synchronous_commit', 'off', true)`
 
 func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call, sync bool) {
-	rows, err := s.releaseRows(ctx, sync, `SELECT CASE WHEN tenure.release_one($1, $2, $3) THEN 1 ELSE 0 END`, uuid(session), uuid(c.id), c.name)
+	rows, err := s.releaseRows(ctx, sync, `SELECT CASE WHEN tenure.release_one($1, $2, $3, $4) THEN 1 ELSE 0 END`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
 	c.released = len(rows) == 1 && rows[0] == 1
 	c.err = s.releaseFailed(c.id, err)
 }
 
 func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call, sync bool) {
 	ids, names := make([]pgtype.UUID, len(batch)), make([]string, len(batch))
+	var below fence.ID
 	for i, c := range batch {
 		ids[i], names[i] = uuid(c.id), c.name
+		if below.Less(c.closedBelow) {
+			below = c.closedBelow
+		}
 	}
-	rows, err := s.releaseRows(ctx, sync, `SELECT o FROM tenure.release_many($1, $2, $3) o`, uuid(session), ids, names)
+	rows, err := s.releaseRows(ctx, sync, `SELECT o FROM tenure.release_many($1, $2, $3, $4) o`, uuid(session), uuid(below), ids, names)
 	for _, c := range batch {
 		c.err = s.releaseFailed(c.id, err)
 	}

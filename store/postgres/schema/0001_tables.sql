@@ -36,6 +36,7 @@ CREATE TABLE tenure.lease (
 	prev        bigint      NOT NULL DEFAULT -1,
 	acquisition uuid,
 	session     uuid,
+	bound       uuid        NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000', -- the session has said: nothing below it is asked for any more
 	names       smallint    NOT NULL DEFAULT 0, -- how many names the acquisition took
 	max_hold    interval,                       -- as asked for; NULL: none
 	hold_until  timestamptz,                    -- NULL: none

@@ -1,72 +1,69 @@
--- Acquiring. Lock order: authority (only when the incarnation differs), own session (KEY SHARE, or NO KEY UPDATE where nothing is
--- waited for afterwards), lease rows by name, other sessions by id, new names.
+-- Acquiring. Lock order: authority (only when the incarnation differs), own session (KEY SHARE), lease rows by name, other sessions by id, new
+-- names. The short ways below lock lease rows before their session, which is as good: they wait for no lease row.
+--
+-- An id that was granted is never granted again, so whoever overwrites a row sees to it that its acquisition stays closed: a row says
+-- itself what its session has closed (bound); what it does not cover goes into tenure.ended; and when a row leaves a session, that
+-- session's own row takes over the bound. Nothing is written to the session for an acquire of its own: under an old snapshot the dead
+-- versions of that one row could not be pruned, and each look at it would walk through them.
 
 CREATE TYPE tenure.grant_row AS (o int, code smallint, how smallint, token bigint, remaining interval, hold_left interval, what text);
 
--- One name that nobody holds: the incarnation is known, the session lives, and the name is new or its row says how its last
--- acquisition ended. Before that row is overwritten, its id is closed: by the session's bound, which is raised first, where the id was the
--- session's own; else by a record. Everything else goes the long way, as soon as it is seen, or in another transaction (6).
+-- One name that nobody holds: the name is new, or its row says how its last acquisition ended. Everything else goes the long way, at once as
+-- long as nothing is locked, else in another transaction (6).
 CREATE FUNCTION tenure.acquire_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval)
 RETURNS tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
 	c tid;
 	r tenure.grant_row;
-	v_below uuid;
 	v_bury boolean;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
 		PERFORM tenure.read_committed('acquire'), tenure.durable();
 	END IF;
-	UPDATE tenure.session s SET closed_below = p_closed_below WHERE s.id = p_session AND s.closed_below < p_closed_below AND s.ended = 0
-		AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name AND l.over <> 0)
-		AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time()
-			AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead)
-	RETURNING s.closed_below INTO v_below;
-	IF NOT FOUND THEN
-		-- Where the name is new, inserting it may wait for another insert of it, so the session's row is only shared.
-		SELECT s.closed_below INTO v_below FROM tenure.session s WHERE s.id = p_session AND s.ended = 0
-			AND NOT EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name AND l.over = 0)
-			AND EXISTS (SELECT 1 FROM tenure.authority a WHERE a.started = pg_postmaster_start_time()
-				AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead)
-			FOR KEY SHARE;
-		IF NOT FOUND THEN
-			SELECT * INTO r FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
-			RETURN r;
-		ELSIF NOT EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name) THEN
-			PERFORM tenure.check_name(p_name);
-			INSERT INTO tenure.lease (name) VALUES (p_name) ON CONFLICT (name) DO NOTHING;
-		END IF;
-	END IF;
-	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= v_below) INTO c, v_bury FROM tenure.lease l
+	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) INTO c, v_bury FROM tenure.lease l
 	WHERE l.name = p_name AND l.over <> 0 AND l.acquisition IS DISTINCT FROM p_id FOR NO KEY UPDATE SKIP LOCKED;
-	IF v_bury THEN
-		PERFORM tenure.bury(ARRAY[p_name]);
+	IF c IS NULL AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name) THEN
+		SELECT * INTO r FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
+		RETURN r;
+	END IF;
+	PERFORM 1 FROM tenure.session s, tenure.authority a WHERE s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
+		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead FOR KEY SHARE OF s;
+	IF NOT FOUND THEN
+		r := (1, 6, 0, NULL, NULL, NULL, NULL);
+		RETURN r;
+	ELSIF c IS NULL THEN
+		PERFORM tenure.check_name(p_name);
+		INSERT INTO tenure.lease (name) VALUES (p_name) ON CONFLICT (name) DO NOTHING;
+		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.token = 0 FOR NO KEY UPDATE SKIP LOCKED;
+	ELSIF v_bury THEN
+		PERFORM tenure.bury(p_session, p_closed_below, ARRAY[p_name]);
 	END IF;
 	-- The token is drawn in a later statement than the lock. Nothing in it can wait.
 	UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = 1,
+		bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
 		max_hold = p_max_hold, hold_until = clock_timestamp() + p_max_hold, over = 0
-	FROM tenure.session s WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND p_id >= greatest(s.closed_below, p_closed_below)
+	FROM tenure.session s WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()
+		AND p_id >= greatest(s.closed_below, p_closed_below) AND (l.session IS DISTINCT FROM p_session OR p_id >= l.bound)
 		AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_id)
 	RETURNING 1, 0, 0, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp() INTO r;
 	IF NOT FOUND THEN
-		r := (1, 6, 0, NULL, NULL, NULL, NULL); -- this transaction holds locks: the long way is another transaction's
+		r := (1, 6, 0, NULL, NULL, NULL, NULL);
 	END IF;
 	RETURN r;
 END $$;
 
--- Many requests of one session, one name each: strangers to each other. p_max_holds is NULL where none has a MaxHold. Plans are kept by a connection, also those made when the tables were
--- empty: so they are told to use the indexes. It returns a row for each that it granted or refused as held;
--- whoever has no row asks again: new names among old ones in another batch, the others singly. It waits for no lease row.
+-- Many requests of one session, one name each: strangers to each other. p_max_holds is NULL where none has a MaxHold. Plans are kept by a
+-- connection, also those made when the tables were empty: so they are told to use the indexes. It returns a row for each that it granted
+-- or refused as held; whoever has no row asks singly. It waits for no lease row. A batch in which every name is taken writes nothing.
 CREATE FUNCTION tenure.acquire_many(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[], p_max_holds interval[])
-RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-	v_below uuid;
-	v_missing text[];
+	v_missing text[] := '{}';
 	v_rows tid[];
 	v_os int[];
 	v_bury boolean;
 	v_closed boolean;
-	v_name text;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
 		PERFORM tenure.read_committed('acquire'), tenure.durable();
@@ -75,41 +72,38 @@ BEGIN
 		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead) THEN
 		RETURN;
 	END IF;
-	-- A batch in which every name is taken writes nothing.
-	UPDATE tenure.session s SET closed_below = p_closed_below WHERE s.id = p_session AND s.closed_below < p_closed_below AND s.ended = 0
-		AND EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name WHERE l.over <> 0)
-	RETURNING s.closed_below INTO v_below;
-	IF NOT FOUND THEN
-		-- No bound to be raised, or every name new or taken. Inserting a name may wait for another insert of it: the session's row is only shared.
+	SELECT array_agg(k.ctid), array_agg(k.o), bool_or(k.bury) INTO v_rows, v_os, v_bury FROM (
+		SELECT l.ctid, u.o, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) AS bury
+		FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
+		WHERE l.over <> 0 AND l.acquisition IS DISTINCT FROM u.id ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
+	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
 		v_missing := ARRAY(SELECT u.name FROM unnest(p_names) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
-		IF v_missing = '{}' AND NOT EXISTS (SELECT 1 FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name WHERE l.over <> 0) THEN
+		IF v_rows IS NULL AND v_missing = '{}' THEN
 			RETURN QUERY SELECT * FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names);
 			RETURN;
 		END IF;
-		SELECT s.closed_below INTO v_below FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() FOR KEY SHARE;
-		IF NOT FOUND THEN
-			RETURN;
-		END IF;
-		IF v_missing <> '{}' THEN
-			FOREACH v_name IN ARRAY v_missing LOOP
-				PERFORM tenure.check_name(v_name);
-			END LOOP;
-			INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(v_missing) u (name) ON CONFLICT (name) DO NOTHING;
-		END IF;
 	END IF;
-	SELECT array_agg(k.ctid), array_agg(k.o), bool_or(k.bury) INTO v_rows, v_os, v_bury FROM (
-		SELECT l.ctid, u.o, l.token > 0 AND (l.session <> p_session OR l.acquisition >= v_below) AS bury
-		FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
-		WHERE l.over <> 0 AND l.acquisition IS DISTINCT FROM u.id ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
-	IF v_bury THEN
-		PERFORM tenure.bury(ARRAY(SELECT l.name FROM tenure.lease l WHERE l.ctid = ANY (v_rows) AND l.token > 0 AND (l.session <> p_session OR l.acquisition >= v_below)));
+	PERFORM 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 FOR KEY SHARE;
+	IF NOT FOUND THEN
+		RETURN;
+	ELSIF v_bury THEN
+		PERFORM tenure.bury(p_session, p_closed_below, ARRAY(SELECT l.name FROM tenure.lease l WHERE l.ctid = ANY (v_rows)));
 	END IF;
-	v_closed := EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= v_below);
+	IF v_missing <> '{}' THEN -- last of what may wait: for another insert of the same name
+		PERFORM tenure.check_name(u.name) FROM unnest(v_missing) u (name);
+		INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(v_missing) u (name) ON CONFLICT (name) DO NOTHING;
+		SELECT v_rows || array_agg(k.ctid), v_os || array_agg(k.o::int) INTO v_rows, v_os FROM (
+			SELECT l.ctid, u.o FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name
+			WHERE l.token = 0 AND l.name = ANY (v_missing) ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
+	END IF;
+	v_closed := EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= p_closed_below);
 	RETURN QUERY
 		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_ids[k.o], names = 1,
+			bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
 			max_hold = p_max_holds[k.o], hold_until = clock_timestamp() + p_max_holds[k.o], over = 0
 		FROM unnest(v_rows, v_os) k (c, o), tenure.session s
-		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND p_ids[k.o] >= greatest(s.closed_below, p_closed_below)
+		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()
+			AND p_ids[k.o] >= greatest(s.closed_below, p_closed_below) AND (l.session IS DISTINCT FROM p_session OR p_ids[k.o] >= l.bound)
 			AND (NOT v_closed OR NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_ids[k.o]))
 		RETURNING k.o, 0::smallint, 0::smallint, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp(), NULL::text;
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
@@ -189,7 +183,7 @@ BEGIN
 	IF r.code = 0 AND r.o = -1 THEN
 		RETURN QUERY SELECT * FROM tenure.grants(p_session, p_id, p_names);
 	ELSIF r.code = 0 THEN
-		RETURN QUERY SELECT * FROM tenure.take(p_session, p_id, p_names, v_names, p_max_hold, v_locked);
+		RETURN QUERY SELECT * FROM tenure.take(p_session, p_closed_below, p_id, p_names, v_names, p_max_hold, v_locked);
 	ELSE
 		RETURN NEXT r;
 	END IF;
@@ -230,11 +224,12 @@ DECLARE
 	v record;
 	v_held record;
 	v_is_held boolean := false;
+	v_is_closed boolean := p_id < greatest(s.closed_below, p_closed_below);
 BEGIN
 	r := (0, 0, 0, NULL, NULL, NULL, NULL);
 	FOR v IN SELECT l.*, h.ended AS h_ended, h.expires_at AS h_expires_at, h.owner AS h_owner
 		FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name LEFT JOIN tenure.session h ON h.id = l.session
-		WHERE l.token > 0 AND (l.acquisition = p_id OR l.over = 0) ORDER BY u.o LOOP
+		WHERE l.token > 0 AND (l.acquisition = p_id OR l.over = 0 OR l.session = s.id AND p_id < l.bound) ORDER BY u.o LOOP
 		v_how := tenure.over_by(v.over, v.hold_until, v.h_ended, v.h_expires_at, p_now);
 		IF v.acquisition = p_id THEN
 			v_mine := v_mine + 1;
@@ -250,9 +245,12 @@ BEGIN
 				r.code := 4; r.what := 'names';
 				RETURN r;
 			END IF;
-		ELSIF v_how = 0 AND NOT v_is_held THEN
-			v_held := v;
-			v_is_held := true;
+		ELSE
+			v_is_closed := v_is_closed OR v.session = s.id AND p_id < v.bound;
+			IF v_how = 0 AND NOT v_is_held THEN
+				v_held := v;
+				v_is_held := true;
+			END IF;
 		END IF;
 	END LOOP;
 	IF v_mine > 0 THEN
@@ -266,7 +264,7 @@ BEGIN
 	SELECT e.how INTO v_how FROM tenure.ended e WHERE e.session = s.id AND e.acquisition = p_id;
 	IF FOUND THEN
 		RETURN tenure.tell_over(s.id, p_id, v_how, 1::smallint);
-	ELSIF p_id < greatest(s.closed_below, p_closed_below) THEN
+	ELSIF v_is_closed THEN
 		r.code := 3; r.how := 6;
 		RETURN r;
 	END IF;
@@ -312,20 +310,21 @@ BEGIN
 END $$;
 
 -- Takes every name over from whoever had it last. The caller has locked the rows and found them free, if the expired sessions are.
-CREATE FUNCTION tenure.take(p_session uuid, p_id uuid, p_names text[], p_sorted text[], p_max_hold interval, p_locked int)
+CREATE FUNCTION tenure.take(p_session uuid, p_closed_below uuid, p_id uuid, p_names text[], p_sorted text[], p_max_hold interval, p_locked int)
 RETURNS SETOF tenure.grant_row LANGUAGE plpgsql AS $$
 DECLARE
 	r tenure.grant_row;
-	v_expired uuid[];
+	v_others uuid[];
 	v_missing text[];
 	v_name text;
 BEGIN
-	-- The verdict over other sessions is written in this transaction: locked first, the clock read in a later statement.
-	v_expired := ARRAY(SELECT h.id FROM tenure.session h WHERE h.id <> p_session AND h.ended = 0 AND h.expires_at <= clock_timestamp()
-		AND h.id IN (SELECT l.session FROM tenure.lease l WHERE l.name = ANY (p_sorted) AND l.over = 0));
-	IF v_expired <> '{}' THEN
-		PERFORM 1 FROM tenure.session h WHERE h.id = ANY (v_expired) ORDER BY h.id FOR NO KEY UPDATE;
-		UPDATE tenure.session h SET ended = 3, ended_at = h.expires_at WHERE h.id = ANY (v_expired) AND h.ended = 0 AND h.expires_at <= clock_timestamp();
+	-- The other sessions are locked in one statement, by id: those that have expired, and those whose bound a row takes along (see bury). The
+	-- verdict is written in this transaction: locked first, the clock read in a later statement.
+	v_others := ARRAY(SELECT h.id FROM tenure.session h WHERE h.id <> p_session AND h.ended = 0
+		AND h.id IN (SELECT l.session FROM tenure.lease l WHERE l.name = ANY (p_sorted) AND (l.over = 0 AND h.expires_at <= clock_timestamp() OR l.bound > h.closed_below)));
+	IF v_others <> '{}' THEN
+		PERFORM 1 FROM tenure.session h WHERE h.id = ANY (v_others) ORDER BY h.id FOR NO KEY UPDATE;
+		UPDATE tenure.session h SET ended = 3, ended_at = h.expires_at WHERE h.id = ANY (v_others) AND h.ended = 0 AND h.expires_at <= clock_timestamp();
 	END IF;
 	v_missing := ARRAY(SELECT u.name FROM unnest(p_sorted) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
 	-- After the last wait but for new names: is every row still free, and is this session still live?
@@ -348,9 +347,10 @@ BEGIN
 			RETURN;
 		END IF;
 	END IF;
-	PERFORM tenure.bury(p_sorted);
+	PERFORM tenure.bury(p_session, p_closed_below, p_sorted);
 	FOREACH v_name IN ARRAY p_sorted LOOP
 		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = cardinality(p_sorted),
+			bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
 			max_hold = p_max_hold, hold_until = clock_timestamp() + p_max_hold, over = 0
 		FROM tenure.session s WHERE l.name = v_name AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp();
 		IF NOT FOUND THEN
@@ -360,15 +360,26 @@ BEGIN
 	RETURN QUERY SELECT * FROM tenure.grants(p_session, p_id, p_names);
 END $$;
 
--- Keeps what the rows say of their last acquisitions, as far as somebody may still ask, before they are overwritten.
-CREATE FUNCTION tenure.bury(p_names text[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Keeps what the rows say of their last acquisitions, as far as somebody may still ask, before they are overwritten by p_session, which closes
+-- what lies below p_closed_below. The caller holds the rows; other sessions are locked by id. Inserts are in the order of the key.
+CREATE FUNCTION tenure.bury(p_session uuid, p_closed_below uuid, p_names text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	v_others uuid[] := ARRAY(SELECT DISTINCT h.id FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+		WHERE l.name = ANY (p_names) AND h.id <> p_session AND h.ended = 0 AND l.bound > h.closed_below);
 BEGIN
+	IF v_others <> '{}' THEN
+		PERFORM 1 FROM tenure.session h WHERE h.id = ANY (v_others) ORDER BY h.id FOR NO KEY UPDATE;
+		UPDATE tenure.session h SET closed_below = b.bound
+		FROM (SELECT DISTINCT ON (l.session) l.session, l.bound FROM tenure.lease l WHERE l.name = ANY (p_names) ORDER BY l.session, l.bound DESC) b
+		WHERE h.id = ANY (v_others) AND b.session = h.id AND h.ended = 0 AND h.closed_below < b.bound;
+	END IF;
 	INSERT INTO tenure.ended (session, acquisition, how, at)
 	SELECT DISTINCT ON (l.session, l.acquisition) l.session, l.acquisition,
 		CASE WHEN l.over <> 0 THEN l.over WHEN h.ended <> 0 THEN h.ended ELSE 4 END, coalesce(CASE WHEN l.over <> 0 THEN l.over_at ELSE h.ended_at END, l.hold_until)
 	FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
 	WHERE l.name = ANY (p_names) AND l.token > 0 AND l.over <> 5 AND h.ended <> 2
-		AND NOT (l.over = 1 AND (h.ended <> 0 OR l.acquisition < h.closed_below))
+		AND NOT (l.over = 1 AND (h.ended <> 0 OR l.acquisition < h.closed_below OR h.id = p_session AND l.acquisition < greatest(l.bound, p_closed_below)))
+	ORDER BY l.session, l.acquisition
 	ON CONFLICT (session, acquisition) DO NOTHING;
 END $$;
 

@@ -96,7 +96,7 @@ BEGIN
 	-- Deletes under the row's lock, what is still so under it. Nothing is waited for.
 	DELETE FROM tenure.lease WHERE ctid = ANY (ARRAY(
 		SELECT l.ctid FROM tenure.lease l LEFT JOIN tenure.session s ON s.id = l.session
-		WHERE (l.token = 0 OR s.id IS NULL OR s.ended <> 0 OR s.expires_at <= clock_timestamp() OR l.acquisition < s.closed_below)
+		WHERE (l.token = 0 OR s.id IS NULL OR s.ended <> 0 OR s.expires_at <= clock_timestamp() OR l.acquisition < s.closed_below AND l.bound <= s.closed_below)
 			AND CASE WHEN l.over <> 0 THEN l.over_at <= v_before
 				WHEN l.hold_until <= v_before OR s.id IS NULL THEN true
 				WHEN s.ended <> 0 THEN s.ended_at <= v_before

@@ -18,7 +18,7 @@ GRANT EXECUTE ON FUNCTION
 	tenure.report_ahead(uuid, text, bigint), tenure.enter_incarnation(),
 	tenure.session_open(uuid, text, interval), tenure.session_renew(uuid, uuid), tenure.session_close(uuid), tenure.unbroken_id(), tenure.free_closed(uuid, uuid[], text[]),
 	tenure.acquire_one(uuid, uuid, uuid, text, interval), tenure.acquire_many(uuid, uuid, uuid[], text[], interval[]), tenure.acquire_rows(uuid, uuid, uuid, text[], interval, int),
-	tenure.mend_sequence(), tenure.issued(), tenure.release_one(uuid, uuid, text), tenure.release_many(uuid, uuid[], text[]), tenure.release_rows(uuid, uuid, text[], int), tenure.release_absent(uuid, uuid, uuid, text[])
+	tenure.mend_sequence(), tenure.issued(), tenure.release_one(uuid, uuid, uuid, text), tenure.release_many(uuid, uuid, uuid[], text[]), tenure.release_rows(uuid, uuid, text[], int), tenure.release_absent(uuid, uuid, uuid, text[])
 TO tenure_user;
 GRANT EXECUTE ON FUNCTION
 	tenure.lease_revoke(text, bigint, text), tenure.revoke(text, bigint, text), tenure.prune(interval, int)
