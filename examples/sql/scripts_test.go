@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/testdb"
 )
 
-// script is one of the two workers. The interpreter that PATH names first may be another than the one that the
-// system's packages are for.
+// script is one of the two workers. The interpreter that PATH names may be another than the one that the system's
+// packages are for, which therefore comes first.
 type script struct {
 	file         string
 	interpreters []string
@@ -26,11 +26,11 @@ type script struct {
 }
 
 func python() script {
-	return script{"worker.py", []string{"python3", "/usr/bin/python3"}, []string{"-c", "import psycopg2"}}
+	return script{"worker.py", []string{"/usr/bin/python3", "python3"}, []string{"-c", "import psycopg2"}}
 }
 
 func ruby() script {
-	return script{"worker.rb", []string{"ruby", "/usr/bin/ruby"}, []string{"-e", `require "pg"`}}
+	return script{"worker.rb", []string{"/usr/bin/ruby", "ruby"}, []string{"-e", `require "pg"`}}
 }
 
 // worker is a running script.
@@ -129,17 +129,16 @@ func (e ended) want(t *testing.T, code int, stdout string, stderr ...string) {
 	}
 }
 
-// each runs a test for every script and both ways to fence.
-func each(t *testing.T, test func(t *testing.T, mine, other script, fence string)) {
-	t.Helper()
-	for _, pair := range [][2]script{{python(), ruby()}, {ruby(), python()}} {
-		for _, fence := range []string{"verify", "enter"} {
-			t.Run(pair[0].file+" "+fence, func(t *testing.T) {
-				t.Parallel()
-				test(t, pair[0], pair[1], fence)
-			})
-		}
-	}
+// pair is a script, the other one, and a way to fence.
+type pair struct {
+	mine, other script
+	fence       string
+}
+
+func (p pair) String() string { return p.mine.file + " " + p.fence }
+
+func pairs() []pair {
+	return []pair{{python(), ruby(), "verify"}, {ruby(), python(), "verify"}, {python(), ruby(), "enter"}, {ruby(), python(), "enter"}}
 }
 
 // lines is what the report holds: who made each line under which token.
@@ -167,21 +166,46 @@ func over(t *testing.T, database, name string) string {
 // TestScripts: both acquire, write, release and close, one after the other.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, mine, other script, fence string) {
-		db := database(t)
-		url := testdb.Shared(t).URLAs("worker", db)
-		mine.start(t, url, "--fence", fence, "nightly report").finish(t).
-			want(t, 0, "holding nightly report under token 1\nwrote line 1 under token 1\nwrote line 2 under token 1\nwrote line 3 under token 1\n")
-		if how := over(t, db, "nightly report"); how != "released" {
-			t.Errorf("afterwards the lease is %s", how)
-		}
-		other.start(t, url, "--fence", fence, "--lines", "1", "nightly report").finish(t).
-			want(t, 0, "holding nightly report under token 2\nwrote line 4 under token 2\n")
-		want := fmt.Sprintf("1 by %[1]s under 1, 2 by %[1]s under 1, 3 by %[1]s under 1, 4 by %[2]s under 2", mine.file, other.file)
-		if got := lines(t, db); got != want {
-			t.Errorf("the report has %s, want %s", got, want)
-		}
-	})
+	for _, p := range pairs() {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			url := testdb.Shared(t).URLAs("worker", db)
+			p.mine.start(t, url, "--fence", p.fence, "nightly report").finish(t).
+				want(t, 0, "holding nightly report under token 1\nwrote line 1 under token 1\nwrote line 2 under token 1\nwrote line 3 under token 1\n")
+			if how := over(t, db, "nightly report"); how != "released" {
+				t.Errorf("afterwards the lease is %s", how)
+			}
+			p.other.start(t, url, "--fence", p.fence, "--lines", "1", "nightly report").finish(t).
+				want(t, 0, "holding nightly report under token 2\nwrote line 4 under token 2\n")
+			want := fmt.Sprintf("1 by %[1]s under 1, 2 by %[1]s under 1, 3 by %[1]s under 1, 4 by %[2]s under 2", p.mine.file, p.other.file)
+			if got := lines(t, db); got != want {
+				t.Errorf("the report has %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestScriptsRenew: a script that waits for longer than its TTL still holds what it held. Without renewals verify would refuse it.
+func TestScriptsRenew(t *testing.T) {
+	t.Parallel()
+	for _, s := range []script{python(), ruby()} {
+		t.Run(s.file, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			w := s.start(t, testdb.Shared(t).URLAs("worker", db), "--ttl", "3", "--lines", "2", "--ask", "report")
+			w.expect(t, "holding report under token 1")
+			w.expect(t, "press Enter to write")
+			if _, err := connect(t, "worker", db).Exec(t.Context(), "SELECT pg_sleep(3.5)"); err != nil {
+				t.Fatal(err)
+			}
+			w.enter(t)
+			w.expect(t, "wrote line 1 under token 1")
+			w.expect(t, "press Enter to write")
+			w.enter(t)
+			w.finish(t).want(t, 0, "wrote line 2 under token 1\n")
+		})
+	}
 }
 
 // TestScriptsSayHowTheyAreUsed asks for help, and gives a command line that makes no sense.
@@ -198,19 +222,19 @@ func TestScriptsSayHowTheyAreUsed(t *testing.T) {
 
 // stopped brings a worker of mine to the point between its look at the clock and its write, stops it there past its TTL until the
 // other has taken over and written, lets it go on, and returns how it ended.
-func stopped(t *testing.T, db string, mine, other script, fence string) ended {
+func (p pair) stopped(t *testing.T, db string) ended {
 	t.Helper()
 	url := testdb.Shared(t).URLAs("worker", db)
-	late := mine.start(t, url, "--owner", "late", "--ttl", "2", "--fence", fence, "--lines", "2", "--ask", "report")
+	late := p.mine.start(t, url, "--owner", "late", "--ttl", "3", "--fence", p.fence, "--lines", "2", "--ask", "report")
 	late.expect(t, "holding report under token 1")
 	late.expect(t, "press Enter to write")
 	late.enter(t)
 	late.expect(t, "wrote line 1 under token 1")
 	late.expect(t, "press Enter to write")
 
-	other.start(t, url, "--owner", "next", "report").finish(t).want(t, 75, "", "report is held by late for")
+	p.other.start(t, url, "--owner", "next", "report").finish(t).want(t, 75, "", "report is held by late for")
 	late.signal(t, syscall.SIGSTOP)
-	other.start(t, url, "--owner", "next", "--wait", "60", "--fence", fence, "--lines", "2", "report").finish(t).
+	p.other.start(t, url, "--owner", "next", "--wait", "60", "--fence", p.fence, "--lines", "2", "report").finish(t).
 		want(t, 0, "holding report under token 2\nwrote line 2 under token 2\nwrote line 3 under token 2\n")
 	late.signal(t, syscall.SIGCONT)
 	late.enter(t)
@@ -220,26 +244,28 @@ func stopped(t *testing.T, db string, mine, other script, fence string) ended {
 // TestLateWriteIsRefused: a script that was stopped past its TTL writes once more, is refused by the database, says so, and fails.
 func TestLateWriteIsRefused(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, mine, other script, fence string) {
-		db := database(t)
-		stopped(t, db, mine, other, fence).want(t, 76, "", "TN010", "superseded, newer token 2")
-		if got, want := lines(t, db), "1 by late under 1, 2 by next under 2, 3 by next under 2"; got != want {
-			t.Errorf("the report has %s, want %s", got, want)
-		}
-	})
+	for _, p := range pairs() {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			p.stopped(t, db).want(t, 76, "", "TN010", "superseded, newer token 2")
+			if got, want := lines(t, db), "1 by late under 1, 2 by next under 2, 3 by next under 2"; got != want {
+				t.Errorf("the report has %s, want %s", got, want)
+			}
+		})
+	}
 }
 
 // TestLateWriteLandsWithoutTheCheck is the same with the check taken out of the late script: it shows that the fault is real, and
 // that nothing but the check keeps the write out.
 func TestLateWriteLandsWithoutTheCheck(t *testing.T) {
 	t.Parallel()
-	for _, pair := range [][2]script{{python(), ruby()}, {ruby(), python()}} {
-		t.Run(pair[0].file, func(t *testing.T) {
+	for _, p := range pairs()[:2] {
+		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			db := database(t)
-			twin := pair[0]
-			twin.file = unfenced(t, twin.file)
-			stopped(t, db, twin, pair[1], "verify").want(t, 0, "wrote line 4 under token 1\n")
+			p.mine.file = unfenced(t, p.mine.file)
+			p.stopped(t, db).want(t, 0, "wrote line 4 under token 1\n")
 			if got, want := lines(t, db), "1 by late under 1, 2 by next under 2, 3 by next under 2, 4 by late under 1"; got != want {
 				t.Errorf("the report has %s, want %s", got, want)
 			}

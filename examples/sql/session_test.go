@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -187,9 +188,14 @@ func TestSession(t *testing.T) {
 	hold(t, "session", "\n"+all)
 }
 
+// writing keeps two tests from updating the page at once.
+var writing sync.Mutex
+
 // hold compares a generated part of the page with what it should be, or writes it.
 func hold(t *testing.T, part, want string) {
 	t.Helper()
+	writing.Lock()
+	defer writing.Unlock()
 	begin, end := "<!-- "+part+" begins -->\n", "<!-- "+part+" ends -->\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
