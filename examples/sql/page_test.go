@@ -1,7 +1,6 @@
 package sql_test
 
 import (
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -93,7 +92,7 @@ func TestPageKnowsEveryFunction(t *testing.T) {
 		if purposes[name] == "" {
 			t.Errorf("docs/sql.md does not have, for %s: %s", role, signature)
 		}
-		table += fmt.Sprintf("| `%s` | %s |\n", strings.ReplaceAll(procedure, ",", ", "), purposes[name])
+		table += "| `" + strings.ReplaceAll(procedure, ",", ", ") + "` | " + purposes[name] + " |\n"
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
