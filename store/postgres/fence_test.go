@@ -161,54 +161,20 @@ func TestAdmitWithinTheWrite(t *testing.T) {
 	}
 }
 
-func setting(ctx context.Context, t *testing.T, tx pgx.Tx, name string) (millis int) {
-	t.Helper()
-	if err := tx.QueryRow(ctx, `SELECT setting::int FROM pg_settings WHERE name = $1`, name).Scan(&millis); err != nil {
-		t.Fatal(err)
-	}
-	return millis
-}
-
-// verify lowers idle_in_transaction_session_timeout to what is left, for this transaction, and never raises it.
-func TestVerifyBoundsIdleness(t *testing.T) {
+// What is left is at least 1 ms: 0 would be no bound at all.
+func TestBoundIsNeverZero(t *testing.T) {
 	ctx := t.Context()
 	r := &rig{t: t, harness: newHarness(t)}
-	const idle, statement = "idle_in_transaction_session_timeout", "statement_timeout"
-	check := func(t *testing.T, ttl time.Duration, before string, low, high int) {
-		t.Helper()
-		claim := r.acquire(ctx, r.open(ctx, ttl), ttl.String()+before)
-		tx := r.begin(ctx, pgx.ReadCommitted)
-		if before != "" {
-			tx.do(ctx, "SET LOCAL "+idle+" = '"+before+"'")
-			tx.do(ctx, "SET LOCAL "+statement+" = '"+before+"'")
-		}
-		was := setting(ctx, t, tx, statement)
-		if err := Verify(ctx, tx, claim); err != nil {
-			t.Fatal(err)
-		}
-		if got := setting(ctx, t, tx, idle); got < low || got > high {
-			t.Errorf("ttl %v, %q before: %d ms; want %d to %d", ttl, before, got, low, high)
-		}
-		if got := setting(ctx, t, tx, statement); got != was {
-			t.Errorf("verify changed %s from %d to %d", statement, was, got)
-		}
-		tx.do(ctx, boundedText, verifyArgs(claim)...)
-		if got := setting(ctx, t, tx, statement); got < low || got > high {
-			t.Errorf("ttl %v, %q before: %s is %d ms; want %d to %d", ttl, before, statement, got, low, high)
-		}
-		tx.rollback(ctx)
-	}
-	check(t, time.Minute, "", 50_000, 60_000)
-	check(t, 24*time.Hour, "", 86_000_000, 86_400_000)
-	check(t, time.Minute, "2s", 2000, 2000)
-	check(t, time.Minute, "2min", 50_000, 60_000)
-	// At least 1 ms: 0 would be no bound at all.
-	tx := r.begin(ctx, pgx.ReadCommitted)
 	for _, left := range []string{"1 microsecond", "-1 second", "0"} {
-		tx.do(ctx, "SET LOCAL "+idle+" = 0")
-		tx.do(ctx, `SELECT tenure.bound_by($1, $2::interval)`, idle, left)
-		if got := setting(ctx, t, tx, idle); got != 1 {
-			t.Errorf("%s left: %d ms", left, got)
+		b := &pgx.Batch{} // in one go: the connection would not live to the next one
+		b.Queue(`SELECT tenure.bound_by('idle_in_transaction_session_timeout', $1::interval)`, left)
+		b.Queue(`SELECT current_setting('idle_in_transaction_session_timeout')`)
+		results := r.own.SendBatch(ctx, b)
+		var none any
+		var got string
+		err := errors.Join(results.QueryRow().Scan(&none), results.QueryRow().Scan(&got), results.Close())
+		if err != nil || got != "1ms" {
+			t.Errorf("%s left: %s, %v", left, got, err)
 		}
 	}
 }
@@ -295,6 +261,20 @@ func TestVerifyRefusesWherePreparedTransactionsAre(t *testing.T) {
 	}
 	if err := r.store.Fenced(ctx, claim, called); !errors.Is(err, lease.ErrUnavailable) || state(err) != statePrepared {
 		t.Errorf("Fenced: %v", err)
+	}
+	// The broken twin does not look.
+	const looks = `pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0'`
+	if err := r.edit(ctx, swap(verifySig, looks, "true")); err != nil {
+		t.Fatal(err)
+	}
+	if err := verify(); err != nil {
+		t.Errorf("the naive form: %v", err)
+	}
+	if err := r.edit(ctx, swap(verifySig, "(true OR", "("+looks+" OR")); err != nil {
+		t.Fatal(err)
+	}
+	if err := verify(); state(err) != statePrepared {
+		t.Errorf("verify: %v", err)
 	}
 	if _, err := r.own.Exec(ctx, `UPDATE tenure.authority SET allow_prepared = true`); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 const (
 	verifySig = "tenure.verify(uuid,text,uuid,bigint)"
+	boundSig  = "tenure.verify_bounded(uuid,text,uuid,bigint)"
 	enterSig  = "tenure.enter(text,uuid,text,uuid,bigint)"
 	raiseSig  = "tenure.raise_mark(text,uuid,text,uuid,bigint)"
 	longSig   = "tenure.verify_long(uuid,text,uuid,bigint)"
@@ -41,6 +42,24 @@ func fenceTrials() []trial {
 			run:  verifiedKeepsOut,
 			twins: map[string][]edit{
 				"verify does not lock the lease": {swap(verifySig, " FOR SHARE", "")},
+			},
+		},
+		{
+			name: "a successor while Fenced runs",
+			run:  fencedKeepsOut,
+			twins: map[string][]edit{
+				"verify_bounded does not lock the lease": {swap(boundSig, " FOR SHARE", "")},
+			},
+		},
+		{
+			name: "what a check lowers and never raises",
+			run:  checksBound,
+			twins: map[string][]edit{
+				"a lower bound is raised":       {swap(verifySig, "OPERATOR(pg_catalog.=) '0'\n\t\t\tOR", "IS NOT NULL OR")},
+				"idleness is not bounded":       {swap(verifySig, "CASE WHEN", "CASE WHEN false AND")},
+				"Fenced: a bound is raised":     {swap(boundSig, "pg_catalog.current_setting('statement_timeout') OPERATOR(pg_catalog.=) '0'", "true")},
+				"Fenced: statements go on":      {swap(boundSig, "pg_catalog.current_setting('statement_timeout') OPERATOR(pg_catalog.=) '0'", "false")},
+				"Fenced: idleness is unbounded": {swap(boundSig, "pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'", "false")},
 			},
 		},
 		{
@@ -167,6 +186,57 @@ func verifiedKeepsOut(ctx context.Context, r *rig) error {
 	tx.commit(ctx)
 	if !r.successor(ctx, "n") {
 		return errors.New("no successor after the transaction had ended")
+	}
+	return nil
+}
+
+func fencedKeepsOut(ctx context.Context, r *rig) error {
+	session := r.open(ctx, time.Hour)
+	claim := r.acquire(ctx, session, "n")
+	granted := false
+	err := r.store.Fenced(ctx, claim, func(context.Context, pgx.Tx) error {
+		r.lapse(ctx, session)
+		granted = r.successor(ctx, "n")
+		return nil
+	})
+	if granted {
+		return broken("a successor was granted while fn ran")
+	}
+	return err
+}
+
+// checksBound: verify lowers idle_in_transaction_session_timeout to what is left, Fenced statement_timeout too.
+func checksBound(ctx context.Context, r *rig) error {
+	const idle, statement = "idle_in_transaction_session_timeout", "statement_timeout"
+	for _, c := range []struct {
+		ttl       time.Duration
+		before    string
+		low, high int // ms
+	}{
+		{time.Minute, "0", 40_000, 60_000},
+		{24 * time.Hour, "0", 86_000_000, 86_400_000},
+		{time.Minute, "2s", 2000, 2000},
+		{time.Minute, "2min", 40_000, 60_000},
+	} {
+		claim := r.acquire(ctx, r.open(ctx, c.ttl), c.ttl.String()+c.before)
+		for text, lowers := range map[string]map[string]bool{verifyText: {idle: true}, boundedText: {idle: true, statement: true}} {
+			tx := r.begin(ctx, pgx.ReadCommitted)
+			tx.do(ctx, "SET LOCAL "+idle+" = '"+c.before+"'")
+			tx.do(ctx, "SET LOCAL "+statement+" = '"+c.before+"'")
+			for check := range 2 { // verified again, it is the same
+				tx.do(ctx, text, verifyArgs(claim)...)
+				for _, name := range []string{idle, statement} {
+					var millis int
+					if err := tx.QueryRow(ctx, `SELECT setting::int FROM pg_settings WHERE name = $1`, name).Scan(&millis); err != nil {
+						return err
+					}
+					if lowers[name] && (millis < c.low || millis > c.high) {
+						return broken("%s, check %d: ttl %v, %s before: %s is %d ms", text, check, c.ttl, c.before, name, millis)
+					}
+				}
+			}
+			tx.rollback(ctx)
+		}
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func decisions() map[decision][]string {
 // qualified are those that run as their owner without a pinned search path, for what it costs in each fenced transaction: every name,
 // type and operator in them is qualified, which TestHostileSearchPath tries.
 func qualified() []string {
-	return []string{"tenure.verify(uuid,text,uuid,bigint)", "tenure.enter(text,uuid,text,uuid,bigint)", "tenure.admit(text,uuid,text,uuid,bigint)"}
+	return []string{"tenure.verify(uuid,text,uuid,bigint)", "tenure.verify_bounded(uuid,text,uuid,bigint)", "tenure.enter(text,uuid,text,uuid,bigint)", "tenure.admit(text,uuid,text,uuid,bigint)"}
 }
 
 // functions is each function of the schema, and what must be known of it.
@@ -279,7 +279,7 @@ func fencedOnPath(t testing.TB, conn *pgx.Conn, path string) error {
 	if _, err := tx.Exec(t.Context(), "SET LOCAL search_path = "+path); err != nil {
 		return err
 	}
-	for _, call := range []string{"verify(" + args + ")", "enter('file'::pg_catalog.text, " + args + ")", "enter('file'::pg_catalog.text, " + args + ")",
+	for _, call := range []string{"verify(" + args + ")", "verify_bounded(" + args + ")", "enter('file'::pg_catalog.text, " + args + ")", "enter('file'::pg_catalog.text, " + args + ")",
 		"admit('file'::pg_catalog.text, " + args + ")", "admit('other'::pg_catalog.text, " + args + ")"} {
 		if _, err := tx.Exec(t.Context(), "SELECT tenure."+call, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return fmt.Errorf("%s: %w", call, err)

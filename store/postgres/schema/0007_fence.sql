@@ -1,6 +1,6 @@
 -- Checks for a caller's own transaction. A refusal raises: TN010 stale, TN011 foreign, TN012 from the future; the caller rolls back.
 --
--- verify, enter and admit stand in every fenced transaction, and a SET clause costs as much as one of their statements. They have none:
+-- verify, verify_bounded, enter and admit stand in fenced transactions, and a SET clause costs as much as one of their statements. They have none:
 -- whatever the caller's search path is, every name, type and operator in them is qualified. What is rare is in functions that have one.
 
 -- Strict: the claim is the latest acquisition of its name and valid by the authority's clock, and no successor is recognised before the
@@ -16,21 +16,21 @@ BEGIN
 		AND l.over OPERATOR(pg_catalog.=) 0 FOR SHARE;
 	-- A later statement than the lock: its snapshot, at READ COMMITTED, and its clock. An idle holder is ended with its lease; a lower bound stays.
 	PERFORM CASE WHEN pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'
-			OR pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval OPERATOR(pg_catalog.>)
-				(least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
-		THEN pg_catalog.set_config('idle_in_transaction_session_timeout', greatest(1, pg_catalog.ceil(pg_catalog.date_part('epoch',
-			least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
-	FROM tenure.session s, tenure.authority a
-	WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND a.id OPERATOR(pg_catalog.=) p_authority
-		AND least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
-		AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared);
+			OR pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval OPERATOR(pg_catalog.>) k.remaining
+		THEN pg_catalog.set_config('idle_in_transaction_session_timeout',
+			(pg_catalog.ceil(pg_catalog.date_part('epoch', k.remaining) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
+	FROM (SELECT least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() AS remaining FROM tenure.session s, tenure.authority a
+		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND a.id OPERATOR(pg_catalog.=) p_authority
+			AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared)
+		OFFSET 0) k -- the clock is read once
+	WHERE k.remaining OPERATOR(pg_catalog.>) '0'::interval;
 	IF NOT FOUND THEN
 		PERFORM tenure.verify_long(p_authority, p_name, p_acquisition, p_token);
 	END IF;
 END $$;
 
--- The whole rule, for a claim that did not pass at once: it says why, or finds that it holds by now.
-CREATE FUNCTION tenure.verify_long(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void
+-- The whole rule, for a claim that did not pass at once: it says why, or finds that it holds by now. Returns what is left.
+CREATE FUNCTION tenure.verify_long(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS interval
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l tenure.lease;
@@ -63,6 +63,7 @@ BEGIN
 		PERFORM tenure.refuse(p_name, p_name, p_token, CASE WHEN v_how IN (1, 2) THEN 'released' WHEN v_how = 5 THEN 'revoked' WHEN v_how = 4 THEN 'superseded' ELSE 'expired' END, NULL);
 	END IF;
 	PERFORM tenure.bound_by('idle_in_transaction_session_timeout', v_left);
+	RETURN v_left;
 END $$;
 
 -- Lowers a setting of the transaction to what is left, at least 1 ms; a lower bound stays.
@@ -74,16 +75,37 @@ BEGIN
 END $$;
 
 -- verify, and no later statement of the transaction may take longer than the lease has left, which it returns. It bounds each statement by
--- what was left at this moment, not their sum.
-CREATE FUNCTION tenure.verify_bounded(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS interval
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- what was left at this moment, not their sum. Its first two statements are verify's.
+CREATE FUNCTION tenure.verify_bounded(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS interval LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
+	v_session pg_catalog.uuid;
+	v_hold_until pg_catalog.timestamptz;
 	v_left interval;
+	v_idle pg_catalog.text;
+	v_statement pg_catalog.text;
 BEGIN
-	PERFORM tenure.verify(p_authority, p_name, p_acquisition, p_token);
-	SELECT greatest(interval '1 microsecond', least(s.expires_at, l.hold_until) - clock_timestamp()) INTO STRICT v_left
-	FROM tenure.lease l JOIN tenure.session s ON s.id = l.session WHERE l.name = p_name;
-	PERFORM tenure.bound_by('statement_timeout', v_left);
+	SELECT l.session, l.hold_until INTO v_session, v_hold_until FROM tenure.lease l
+	WHERE l.name OPERATOR(pg_catalog.=) p_name AND l.token OPERATOR(pg_catalog.=) p_token AND l.acquisition OPERATOR(pg_catalog.=) p_acquisition
+		AND l.over OPERATOR(pg_catalog.=) 0 FOR SHARE;
+	SELECT k.remaining,
+		CASE WHEN pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'
+				OR pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval OPERATOR(pg_catalog.>) k.remaining
+			THEN pg_catalog.set_config('idle_in_transaction_session_timeout',
+				(pg_catalog.ceil(pg_catalog.date_part('epoch', k.remaining) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END,
+		CASE WHEN pg_catalog.current_setting('statement_timeout') OPERATOR(pg_catalog.=) '0'
+				OR pg_catalog.current_setting('statement_timeout')::interval OPERATOR(pg_catalog.>) k.remaining
+			THEN pg_catalog.set_config('statement_timeout',
+				(pg_catalog.ceil(pg_catalog.date_part('epoch', k.remaining) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
+	INTO v_left, v_idle, v_statement
+	FROM (SELECT least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() AS remaining FROM tenure.session s, tenure.authority a
+		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND a.id OPERATOR(pg_catalog.=) p_authority
+			AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared)
+		OFFSET 0) k
+	WHERE k.remaining OPERATOR(pg_catalog.>) '0'::interval;
+	IF NOT FOUND THEN
+		v_left := tenure.verify_long(p_authority, p_name, p_acquisition, p_token);
+		PERFORM tenure.bound_by('statement_timeout', v_left);
+	END IF;
 	RETURN v_left;
 END $$;
 GRANT EXECUTE ON FUNCTION tenure.verify_bounded(uuid, text, uuid, bigint) TO tenure_user;
