@@ -42,15 +42,13 @@ func (s *Store) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewa
 		return lease.Renewal{}, err
 	}
 	own := s.session(req.Session)
-	lost := own.repeatable()
-	for _, a := range append(lost, req.Release...) {
+	for _, a := range req.Release {
 		// What became of it is no matter: after this it is over. Only a failure to say so counts.
 		_, err := s.release(ctx, lease.ReleaseRequest{Session: req.Session, ID: a.ID, Names: a.Names, ClosedBelow: req.ClosedBelow}, true)
 		if errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable) {
 			return lease.Renewal{}, err
 		}
 	}
-	own.repeated(lost)
 	asOf := own.unconfirmed()
 	var r renewal
 	if err := s.renewals.renew(ctx, s, req, &r); err != nil {
@@ -68,10 +66,56 @@ func (s *Store) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewa
 	for i, id := range r.revoked {
 		reply.Revoked = append(reply.Revoked, lease.RevokedAcquisition{ID: id.Bytes, Reason: r.reasons[i]})
 	}
-	if len(own.repeatable()) > 0 {
-		return s.Renew(ctx, req) // now, so that what was released stays released
-	}
+	s.repeat(ctx, req, own) // now, so that what was released stays released
 	return reply, nil
+}
+
+// repeat releases again, durably, what the server lost: in batches, and then one by one what no batch settled, because it is locked or is
+// over. It takes a second at most, after the renewal, so that it never costs the session; the rest waits for the next renewal.
+func (s *Store) repeat(ctx context.Context, req lease.RenewRequest, own *session) {
+	if s.enter("renew") != nil {
+		return
+	}
+	defer s.leave()
+	ctx, cancel := context.WithTimeout(ctx, repeatBound)
+	defer cancel()
+	for ctx.Err() == nil {
+		if lost := own.take(&own.lost, maxBatch); len(lost) > 0 {
+			own.giveBack(&own.stuck, s.repeatMany(ctx, req.Session, lost))
+		} else if stuck := own.take(&own.stuck, 1); len(stuck) > 0 {
+			again := lease.ReleaseRequest{Session: req.Session, ID: stuck[0].id, Names: []string{stuck[0].name}, ClosedBelow: req.ClosedBelow}
+			if _, err := s.releaseSingly(ctx, again, again.Names); errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable) {
+				own.giveBack(&own.stuck, stuck)
+				return
+			}
+		} else {
+			return
+		}
+	}
+}
+
+// repeatMany returns those that are held all the same: a batch leaves what is locked.
+func (s *Store) repeatMany(ctx context.Context, session fence.ID, lost []released) (left []released) {
+	batch := make([]*call, len(lost))
+	ids, names := make([]pgtype.UUID, len(lost)), make([]string, len(lost))
+	for i, r := range lost {
+		batch[i] = &call{op: "release", id: r.id, name: r.name}
+		ids[i], names[i] = uuid(r.id), r.name
+	}
+	s.releaseMany(ctx, session, batch, true)
+	rows, err := s.pool.Query(ctx, `SELECT u.o FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY u (id, name, o), tenure.lease_of(u.name) l
+		WHERE l.held AND l.acquisition = u.id AND l.session = $3`, ids, names, uuid(session))
+	if err != nil {
+		return lost
+	}
+	held, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return lost
+	}
+	for _, o := range held {
+		left = append(left, lost[o-1])
+	}
+	return left
 }
 
 type renewal struct {
@@ -166,7 +210,9 @@ type session struct {
 	known    map[fence.ID][]string // names asked for under the ids that are held, or over and not closed
 	over     []fence.ID            // those of known that are over, oldest first
 	async    []released            // releases that no durable commit is known to follow
-	lost     []lease.Abandoned     // releases to be repeated
+	passed   int                   // how many were in it and are not any more
+	lost     []released            // releases to be repeated
+	stuck    []released            // those of them that no batch settled
 	unbroken fence.ID              // the mark of the server's uninterrupted life, as of the last renewal
 }
 
@@ -178,6 +224,8 @@ type released struct {
 const (
 	maxOver  = 1024   // ids that are over and that a session remembers with their names
 	maxAsync = 100000 // releases between two renewals that are not durable by themselves
+
+	repeatBound = time.Second // of one renewal's repeating of lost releases
 )
 
 func (s *Store) session(id fence.ID) *session {
@@ -289,34 +337,38 @@ func (own *session) heldRows() (ids []pgtype.UUID, names []string) {
 func (own *session) unconfirmed() int {
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	return len(own.async)
+	return own.passed + len(own.async)
 }
 
-// confirm drops the first n asynchronous releases after a durable commit that followed them in the same uninterrupted life of the
-// server. In another life they may have been lost: then they are to be repeated, and confirm returns how many.
+// confirm drops the first n asynchronous releases of the session's life after a durable commit that followed them in the same
+// uninterrupted life of the server. In another life they may have been lost: then they are to be repeated, and confirm returns how many.
 func (own *session) confirm(n int, unbroken fence.ID) int {
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	if own.unbroken != unbroken {
-		for _, r := range own.async {
-			own.lost = append(own.lost, lease.Abandoned{ID: r.id, Names: []string{r.name}})
-		}
-		n = len(own.async)
+		own.lost = append(own.lost, own.async...)
+		n = own.passed + len(own.async)
 	}
 	own.unbroken = unbroken
-	own.async = append([]released(nil), own.async[n:]...)
+	if drop := n - own.passed; drop > 0 { // else another renewal has dropped them
+		own.async = append([]released(nil), own.async[drop:]...)
+		own.passed = n
+	}
 	return len(own.lost)
 }
 
-func (own *session) repeatable() []lease.Abandoned {
+// take takes the first n out of a list of the session's.
+func (own *session) take(list *[]released, n int) []released {
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	return append([]lease.Abandoned(nil), own.lost...)
+	n = min(n, len(*list))
+	taken := (*list)[:n:n]
+	*list = (*list)[n:]
+	return taken
 }
 
-// repeated drops the first releases of lost, which have been repeated.
-func (own *session) repeated(lost []lease.Abandoned) {
+func (own *session) giveBack(list *[]released, back []released) {
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	own.lost = own.lost[len(lost):]
+	*list = append(*list, back...)
 }
