@@ -55,11 +55,13 @@ func failover(ctx context.Context, o Options, sc Scenario) (r Report, err error)
 	var failures []error
 	for n := 1; n <= o.Rounds && ctx.Err() == nil; n++ {
 		f := &failing{c: c, n: n, data: data, facts: &facts}
+		word := "played"
 		if err := f.play(ctx); err != nil {
 			failures = append(failures, fmt.Errorf("round %d: %w", n, err))
+			word = "failed: " + err.Error()
 		}
-		if o.Progress != nil {
-			fmt.Fprintf(o.Progress, "drill failover: round %d of %d played, %d tokens granted\n", n, o.Rounds, len(facts.Grants))
+		if o.Progress != nil && ctx.Err() == nil {
+			fmt.Fprintf(o.Progress, "drill failover: round %d %s (%d of %d), %d tokens granted\n", n, word, n, o.Rounds, len(facts.Grants))
 		}
 	}
 	if ctx.Err() != nil {
@@ -237,6 +239,9 @@ func (f *failing) takeOver(ctx context.Context) error {
 			return err
 		}
 		_, err = h.old.call(ctx, command{Op: opCheck}) // does it still believe that it holds?
+		if no := new(workerError); err != nil && !errors.As(err, &no) {
+			return err
+		}
 		f.facts.Beliefs = append(f.facts.Beliefs, model.Belief{Round: f.n, Name: h.r.name, Believes: err == nil})
 		if err := steps(ctx, h.next, command{Op: opRead}, command{Op: opWrite, Element: next.who + "-1"}); err != nil {
 			return err

@@ -186,9 +186,7 @@ func (r *Report) add(v Variant, part Report, rounds int) {
 	for _, p := range part.Problems {
 		r.Problems = append(r.Problems, v.Name+": "+p)
 	}
-	for _, n := range part.InvalidRounds {
-		r.InvalidRounds = append(r.InvalidRounds, n)
-	}
+	r.InvalidRounds = append(r.InvalidRounds, part.InvalidRounds...)
 }
 
 // notInstalled says what to do where there is no PostgreSQL to start.

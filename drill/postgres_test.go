@@ -173,3 +173,20 @@ func TestWithoutASchema(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestDrillThroughPgBouncer: in transaction mode, with fewer connections to the server than the drill has to the pooler.
+func TestDrillThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"pause", "pause-in-transaction"} {
+		o := onPostgres(t, name, "sound", 2)
+		direct, err := pgx.ParseConfig(o.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bouncer := testdb.StartBouncer(t, testdb.Shared(t), testdb.BouncerOptions{PoolSize: 20})
+		o.URL = bouncer.URL(direct.Database) + "&default_query_exec_mode=cache_describe"
+		if r, err := Run(t.Context(), o); err != nil || !r.OK {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}

@@ -38,7 +38,7 @@ off, and ok means that the damage is seen: every late write was accepted. A roun
 and then the drill is not ok. The exit code is 0 only for ok.
 
 While a drill runs on a file, sessions with a TTL of 0.6 to 2 s live in it, and fenced transactions of other programs on it
-are bounded to a quarter of that. On PostgreSQL a drill takes up to 70 connections. docs/drills.md says what each drill does, and what it does not show.`,
+are bounded to a quarter of that. On PostgreSQL a drill takes up to 80 connections. docs/drills.md says what each drill does, and what it does not show.`,
 		Example: `  tenure drill list
   tenure drill pause --store sqlite: --rounds 20 --json
   tenure drill pause --store sqlite: --unfenced
@@ -114,7 +114,11 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.drill(cmd.Context(), s, f) },
 	}
 	cmd.Flags().IntVar(&f.rounds, "rounds", s.Rounds, fmt.Sprintf("how often it is played, 1 to %d", drill.MaxRounds))
-	cmd.Flags().BoolVar(&f.unfenced, "unfenced", false, "with the resource's checks off; ok means that the damage is seen")
+	off := "the resource's checks"
+	if s.OwnServers {
+		off = "the jump of a new incarnation"
+	}
+	cmd.Flags().BoolVar(&f.unfenced, "unfenced", false, "with "+off+" off; ok means that the damage is seen")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, on the last line")
 	if !s.OwnServers && !s.PostgresOnly && s.Name != "story" {
 		cmd.Flags().BoolVar(&f.highWater, "high-water", false, "the resource checks its high-water mark, not the authority's rows")
@@ -142,7 +146,7 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 		return fmt.Errorf("where this program is, to start it as workers: %w", err)
 	}
 	o.Self = []string{self, "drill"}
-	if err = a.drillStore(ctx, s, &o); err != nil {
+	if err := a.drillStore(ctx, s, &o); err != nil {
 		return err
 	}
 	report, err := drill.Run(ctx, o)
