@@ -186,6 +186,7 @@ func idCases() []Case[Harness] {
 		plain("L5-same-id-same-grant", sameIDSameGrant),
 		plain("same-id-other-particulars-is-a-mismatch", sameIDMismatch),
 		plain("an-id-that-is-over-is-never-granted-again", overNeverGranted),
+		plain("an-id-stays-over-when-its-session-takes-the-name-again", overUnderItsOwn),
 		plain("an-id-below-closed-below-gets-no-new-grant", closedBelow),
 		plain("what-is-held-below-closed-below-stays-held", heldBelowStays),
 		plain("closed-below-never-falls", closedBelowStays),
@@ -256,6 +257,33 @@ func overNeverGranted(s *stage) {
 	b.acquire("released").release(false) // the row now tells of somebody else
 	released.over(lease.EndReleased)
 	superseded.over(lease.EndSuperseded)
+}
+
+func overUnderItsOwn(s *stage) {
+	a, b := s.open("a", long), s.open("b", long)
+	for range 2 { // the second time round the name comes back from another session
+		var holds []*hold
+		for range 3 {
+			req := a.request("n")
+			req.ClosedBelow = req.ID // as a client that has settled all that was before
+			h := a.acquired(req)
+			if s.failed() {
+				return
+			}
+			_, err := s.store.Release(s.ctx, lease.ReleaseRequest{Session: a.id, ID: h.req.ID, Names: h.req.Names, ClosedBelow: req.ID})
+			s.join(err)
+			holds = append(holds, h)
+		}
+		for _, h := range holds {
+			h.req.ClosedBelow = h.req.ID // a copy that was delayed
+			h.over(lease.EndReleased, lease.EndForgotten)
+		}
+		s.free("n", lease.EndReleased)
+		b.acquire("n").release(false)
+		for _, h := range holds {
+			h.over(lease.EndReleased, lease.EndForgotten)
+		}
+	}
 }
 
 func closedBelow(s *stage) {

@@ -172,6 +172,7 @@ func idTwins() []twin {
 		{"same id granted twice after its end", grantedAgain, []string{
 			"an-id-that-is-over-is-never-granted-again", "a-revoked-id-is-never-granted-again",
 		}},
+		{"an id is forgotten with its row", forgottenWithItsRow, []string{"an-id-stays-over-when-its-session-takes-the-name-again"}},
 		{"closed-below is ignored", closedBelowIgnored, []string{"an-id-below-closed-below-gets-no-new-grant", "closed-below-survives-a-restart"}},
 		{"closed-below releases what is held", closedBelowReleases, []string{"what-is-held-below-closed-below-stays-held"}},
 		{"closed-below is what was said last", closedBelowFalls, []string{"closed-below-never-falls"}},
@@ -218,6 +219,18 @@ func grantAnew(w *wrap, ids *aliases, may func(ended *lease.EndedError) bool) fu
 func grantedAgain(h *harness) {
 	w := replace(h)
 	w.acquire = grantAnew(w, &aliases{}, func(*lease.EndedError) bool { return true })
+}
+
+// forgottenWithItsRow knows what became of an id as long as it is the latest of its name, and no longer.
+func forgottenWithItsRow(h *harness) {
+	w := replace(h)
+	again := grantAnew(w, &aliases{}, func(*lease.EndedError) bool { return true })
+	w.acquire = func(ctx context.Context, req lease.AcquireRequest) ([]lease.Grant, error) {
+		if _, info := w.holder(ctx, req.Names[0]); info.Acquisition == req.ID {
+			return w.inner.Acquire(ctx, req)
+		}
+		return again(ctx, req)
+	}
 }
 
 func closedBelowIgnored(h *harness) {
