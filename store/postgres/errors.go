@@ -43,7 +43,7 @@ func (e *SchemaError) Is(target error) bool { return target == e.Kind }
 
 var (
 	errShutDown   = errors.New("the store was shut down")
-	errQueueFull  = fmt.Errorf("%d requests of this session are waiting already", maxQueue)
+	errQueueFull  = errors.New("too many requests of this session are waiting already")
 	errTooMany    = errors.New("the rows changed under every attempt")
 	errReplicated = errors.New("the wait for a synchronous standby was cancelled: the commit may be on this server alone")
 )

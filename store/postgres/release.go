@@ -55,12 +55,13 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 	return released, err
 }
 
-// asynchronous precedes a release in its own transaction: the functions themselves never lower anything.
-const asynchronous = `SELECT set_config('synchronous_commit', 'off', true)`
+// asynchronous stands in the FROM list of a release, which is a transaction of its own: the setting is looked at when it commits. The
+// functions themselves never lower anything.
+const asynchronous = `set_config('synchronous_commit', 'off', true), `
 
 func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call, sync bool) {
-	rows, err := s.releaseRows(ctx, sync, `SELECT CASE WHEN tenure.release_one($1, $2, $3, $4) THEN 1 ELSE 0 END`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
-	c.released = len(rows) == 1 && rows[0] == 1
+	rows, err := s.releaseRows(ctx, sync, `tenure.release_one($1, $2, $3, $4) AS released, LATERAL (SELECT 1 AS o) one WHERE released`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
+	c.released = len(rows) == 1
 	c.err = s.releaseFailed(c.id, err)
 }
 
@@ -73,7 +74,7 @@ func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call
 			below = c.closedBelow
 		}
 	}
-	rows, err := s.releaseRows(ctx, sync, `SELECT o FROM tenure.release_many($1, $2, $3, $4) o`, uuid(session), uuid(below), ids, names)
+	rows, err := s.releaseRows(ctx, sync, `tenure.release_many($1, $2, $3, $4) AS o`, uuid(session), uuid(below), ids, names)
 	for _, c := range batch {
 		c.err = s.releaseFailed(c.id, err)
 	}
@@ -91,37 +92,23 @@ func (s *Store) releaseFailed(id fence.ID, err error) error {
 	return s.failed("release", id, true, err)
 }
 
-// releaseRows runs a release in a transaction of its own, which may be asynchronous.
-func (s *Store) releaseRows(ctx context.Context, sync bool, sql string, args ...any) ([]int32, error) {
+// releaseRows runs a release in a transaction of its own, which may be asynchronous, and returns what it yields.
+func (s *Store) releaseRows(ctx context.Context, sync bool, function string, args ...any) ([]int32, error) {
 	conn, err := s.conn(ctx, "release")
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Release()
+	from := asynchronous
 	if sync {
-		rows, err := conn.Query(ctx, sql, args...)
-		if err != nil {
-			return nil, err
-		}
-		all, err := pgx.CollectRows(rows, pgx.RowTo[int32])
-		return all, errors.Join(err, replicated(conn.Conn()))
+		from = ""
 	}
-	batch := new(pgx.Batch)
-	batch.Queue(asynchronous)
-	batch.Queue(sql, args...)
-	results := conn.SendBatch(ctx, batch)
-	_, err = results.Exec()
-	var all []int32
-	if err == nil {
-		var rows pgx.Rows
-		if rows, err = results.Query(); err == nil {
-			all, err = pgx.CollectRows(rows, pgx.RowTo[int32])
-		}
+	rows, err := conn.Query(ctx, `SELECT o FROM `+from+function, args...)
+	if err != nil {
+		return nil, err
 	}
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
-	}
-	return all, err
+	all, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	return all, errors.Join(err, replicated(conn.Conn()))
 }
 
 // releaseSingly decides by the whole rule, durably.

@@ -32,8 +32,7 @@ BEGIN
 		r := (1, 6, 0, NULL, NULL, NULL, NULL);
 		RETURN r;
 	ELSIF c IS NULL THEN
-		PERFORM tenure.check_name(p_name);
-		INSERT INTO tenure.lease (name) VALUES (p_name) ON CONFLICT (name) DO NOTHING;
+		PERFORM tenure.make_names(ARRAY[p_name]);
 		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.token = 0 FOR NO KEY UPDATE SKIP LOCKED;
 	ELSIF v_bury THEN
 		PERFORM tenure.bury(p_session, p_closed_below, ARRAY[p_name]);
@@ -90,8 +89,7 @@ BEGIN
 		PERFORM tenure.bury(p_session, p_closed_below, ARRAY(SELECT l.name FROM tenure.lease l WHERE l.ctid = ANY (v_rows)));
 	END IF;
 	IF v_missing <> '{}' THEN -- last of what may wait: for another insert of the same name
-		PERFORM tenure.check_name(u.name) FROM unnest(v_missing) u (name);
-		INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(v_missing) u (name) ON CONFLICT (name) DO NOTHING;
+		PERFORM tenure.make_names(v_missing);
 		SELECT v_rows || array_agg(k.ctid), v_os || array_agg(k.o::int) INTO v_rows, v_os FROM (
 			SELECT l.ctid, u.o FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name
 			WHERE l.token = 0 AND l.name = ANY (v_missing) ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
@@ -337,11 +335,7 @@ BEGIN
 		RETURN;
 	END IF;
 	IF v_missing <> '{}' THEN
-		FOREACH v_name IN ARRAY v_missing LOOP
-			PERFORM tenure.check_name(v_name);
-		END LOOP;
-		INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(v_missing) u (name) ON CONFLICT (name) DO NOTHING;
-		GET DIAGNOSTICS r.o = ROW_COUNT;
+		r.o := tenure.make_names(v_missing);
 		IF r.o < cardinality(v_missing) THEN
 			RETURN NEXT r; -- somebody else made it meanwhile: its row is not locked here
 			RETURN;
@@ -358,6 +352,21 @@ BEGIN
 		END IF;
 	END LOOP;
 	RETURN QUERY SELECT * FROM tenure.grants(p_session, p_id, p_names);
+END $$;
+
+-- Makes the rows of new names, which are sorted, and returns how many it made. Another insert of the same name is waited for, a second at most
+-- (55P03): it may stand in a transaction that somebody left open.
+CREATE FUNCTION tenure.make_names(p_names text[]) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+	v_before text := current_setting('lock_timeout');
+	v_made int;
+BEGIN
+	PERFORM tenure.check_name(u.name) FROM unnest(p_names) u (name);
+	PERFORM set_config('lock_timeout', '1000', true);
+	INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(p_names) u (name) ON CONFLICT (name) DO NOTHING;
+	GET DIAGNOSTICS v_made = ROW_COUNT;
+	PERFORM set_config('lock_timeout', v_before, true);
+	RETURN v_made;
 END $$;
 
 -- Keeps what the rows say of their last acquisitions, as far as somebody may still ask, before they are overwritten by p_session, which closes
