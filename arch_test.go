@@ -54,6 +54,7 @@ func testImportTable() []importRow {
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
 		{"store/sqlite", []string{"store/memory"}, "random histories run on the oracle in step"},
+		{"store/postgres", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"examples/sql", []string{"store/postgres", "github.com/jackc/pgx/v5"}, "the scripts run on the schema that the store installs"},
 	}
 }
