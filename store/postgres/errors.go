@@ -80,8 +80,11 @@ func refusedByServer(err error) bool {
 // failed translates an error of the driver for the request op under id: certainly not applied, or unknown. sent is false where
 // no statement can have been sent.
 func (s *Store) failed(op string, id fence.ID, sent bool, err error) error {
+	var unsent *lease.UnavailableError
 	if err == nil {
 		return nil
+	} else if errors.As(err, &unsent) {
+		return unsent // it is translated: there was no connection
 	}
 	if hint := hintFor(state(err)); hint != "" {
 		err = fmt.Errorf("%w; %s", err, hint)

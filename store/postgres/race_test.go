@@ -1,0 +1,338 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
+)
+
+// raceSeconds is how long the race runs; 60 is the full length.
+const raceSeconds = "TENURE_POSTGRES_RACE_SECONDS"
+
+func raceTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv(raceSeconds)
+	if text == "" {
+		return 6 * time.Second
+	}
+	seconds, err := strconv.Atoi(text)
+	if err != nil || seconds < 1 {
+		t.Fatalf("%s=%q: want a number of seconds", raceSeconds, text)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+const (
+	raceTTL     = 300 * time.Millisecond
+	raceMargin  = 2 * time.Millisecond // both clocks are this machine's
+	raceNames   = 24
+	raceWorkers = 4 // of each session
+)
+
+// course is one race: what its clients share.
+type course struct {
+	t       testing.TB
+	start   time.Time
+	told    history
+	over    context.Context
+	counts  [5]atomic.Int64 // grants, take-overs by abandonment, tombstones, closes, calls without an answer
+	lenient bool            // calls may stay without an answer
+}
+
+const (
+	countGrants = iota
+	countAbandoned
+	countTombstones
+	countClosed
+	countUnanswered
+)
+
+func (c *course) now() time.Duration { return time.Since(c.start) }
+
+// pause waits; it is false when the race is over.
+func (c *course) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.over.Done():
+		return false
+	}
+}
+
+// fail reports what no client may be told here.
+func (c *course) fail(op string, err error) {
+	switch {
+	case err == nil, errors.Is(err, lease.ErrHeld), errors.Is(err, lease.ErrEnded):
+	case errors.Is(err, lease.ErrUnknown), errors.Is(err, lease.ErrUnavailable):
+		c.counts[countUnanswered].Add(1)
+		if !c.lenient {
+			c.t.Errorf("%s: %v", op, err)
+		}
+	default:
+		c.t.Errorf("%s: %v", op, err)
+	}
+}
+
+// racer is one session and its workers.
+type racer struct {
+	*course
+	store *Store
+	id    fence.ID
+	ids   lease.IDs
+	names []string
+
+	mu       sync.Mutex
+	deadline time.Duration // the safe one
+	closing  time.Duration // when the close was sent, 0: not yet
+}
+
+// believe moves the safe deadline, unless it has passed: what has ended never comes back.
+func (r *racer) believe(sent, remaining time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deadline > 0 && r.now() >= r.deadline {
+		return false
+	}
+	r.deadline = max(r.deadline, sent+remaining-raceMargin)
+	return r.now() < r.deadline
+}
+
+// until is when the session stopped to believe, or stops if nothing happens.
+func (r *racer) until() (deadline time.Duration, closed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing > 0 && r.closing < r.deadline {
+		return r.closing, true
+	}
+	return r.deadline, r.closing > 0
+}
+
+// live runs sessions one after another until the race is over.
+func (c *course) live(s *Store, names []string) {
+	for c.over.Err() == nil {
+		r := &racer{course: c, store: s, id: lease.NewID(), names: names}
+		sent := c.now()
+		left, err := s.Open(context.Background(), lease.OpenRequest{ID: r.id, Owner: "o", TTL: raceTTL})
+		if c.fail("open", err); err != nil || !r.believe(sent, left) {
+			continue
+		}
+		stop := make(chan struct{})
+		var workers sync.WaitGroup
+		for range raceWorkers {
+			workers.Go(func() { r.work(stop) })
+		}
+		r.renewFor(time.Duration(rand.IntN(1200)) * time.Millisecond)
+		if rand.IntN(2) == 0 {
+			r.close() // its workers are in mid-call
+			close(stop)
+		} else {
+			c.counts[countAbandoned].Add(1)
+			c.pause(raceTTL / 2)
+			close(stop)
+			c.pause(raceTTL)
+			r.renew() // too late, unless it is early
+		}
+		workers.Wait()
+	}
+}
+
+func (r *racer) renewFor(life time.Duration) {
+	for end := r.now() + life; r.now() < end; {
+		if !r.pause(raceTTL/3) || !r.renew() {
+			return
+		}
+	}
+}
+
+func (r *racer) renew() bool {
+	sent := r.now()
+	reply, err := r.store.Renew(context.Background(), lease.RenewRequest{Session: r.id})
+	r.fail("renew", err)
+	if err != nil {
+		return errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable)
+	}
+	r.told.renewed(r.id, sent)
+	return r.believe(sent, reply.Remaining)
+}
+
+func (r *racer) close() {
+	r.counts[countClosed].Add(1)
+	r.mu.Lock()
+	r.closing = r.now()
+	r.mu.Unlock()
+	r.fail("close", r.store.Close(context.Background(), r.id))
+}
+
+// work acquires and releases until the session is over.
+func (r *racer) work(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if until, _ := r.until(); r.now() >= until {
+			return
+		}
+		var err error
+		switch rand.IntN(8) {
+		case 0:
+			err = r.overtake()
+		case 1:
+			err = r.cycle(r.pick(3), 40*time.Millisecond)
+		case 2, 3:
+			err = r.cycle(r.pick(3), 0)
+		default:
+			err = r.cycle(r.pick(1), 0)
+		}
+		if errors.Is(err, lease.ErrEnded) {
+			return
+		}
+	}
+}
+
+// pick draws up to n names, in whatever order.
+func (r *racer) pick(n int) []string {
+	names := make([]string, 0, n)
+	for _, i := range rand.Perm(len(r.names))[:1+rand.IntN(n)] {
+		names = append(names, r.names[i])
+	}
+	return names
+}
+
+// cycle acquires names, holds them for a moment, and releases them; an acquisition with a bound is sometimes left to it.
+func (r *racer) cycle(names []string, hold time.Duration) error {
+	ctx := context.Background()
+	req := lease.AcquireRequest{Session: r.id, ID: r.ids.New(), Names: names, MaxHold: hold}
+	sent := r.now()
+	grants, err := r.store.Acquire(ctx, req)
+	from := r.now()
+	r.failUnlessClosed("acquire", err)
+	if err != nil {
+		if errors.Is(err, lease.ErrUnknown) {
+			r.release(req)
+		}
+		return err
+	}
+	r.counts[countGrants].Add(int64(len(grants)))
+	if rand.IntN(4) == 0 {
+		r.pause(time.Duration(rand.IntN(20)) * time.Millisecond)
+	}
+	end, givenUp := r.until()
+	if hold > 0 {
+		end = min(end, sent+grants[0].HoldLeft-raceMargin)
+	}
+	abandon := hold > 0 && rand.IntN(2) == 0
+	if !abandon {
+		end, givenUp = min(end, r.now()), true
+	}
+	for _, g := range grants {
+		r.told.granted(grantTold{name: g.Claim.Name, session: r.id, id: req.ID, token: g.Claim.Token, sent: sent, from: from, until: end,
+			givenUp: givenUp, bounded: hold > 0})
+	}
+	if !abandon {
+		return r.release(req)
+	}
+	return nil
+}
+
+// failUnlessClosed: a close ends the acquires that wait beside it; their outcome is unknown, and no matter.
+func (r *racer) failUnlessClosed(op string, err error) {
+	if _, closed := r.until(); closed && (errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable)) {
+		return
+	}
+	r.fail(op, err)
+}
+
+func (r *racer) release(req lease.AcquireRequest) error {
+	for {
+		_, err := r.store.Release(context.Background(), lease.ReleaseRequest{Session: req.Session, ID: req.ID, Names: req.Names})
+		r.fail("release", err)
+		if !r.lenient || !errors.Is(err, lease.ErrUnknown) && !errors.Is(err, lease.ErrUnavailable) {
+			return err
+		}
+	}
+}
+
+// overtake releases an id beside its acquire. Whichever came first, the id is over, and nothing is held under it.
+func (r *racer) overtake() error {
+	ctx := context.Background()
+	r.counts[countTombstones].Add(1)
+	req := lease.AcquireRequest{Session: r.id, ID: r.ids.New(), Names: r.pick(2)}
+	acquired := start(func() error {
+		_, err := r.store.Acquire(ctx, req)
+		r.failUnlessClosed("overtaken acquire", err)
+		return err
+	})
+	released := r.release(req)
+	err := <-acquired
+	if errors.Is(err, lease.ErrUnknown) {
+		released = r.release(req)
+	}
+	if released != nil {
+		return released // the session is over
+	}
+	for _, name := range req.Names {
+		info, err := r.store.Get(ctx, name)
+		r.fail("get", err)
+		if err == nil && info.Held && info.Acquisition == req.ID {
+			r.t.Errorf("%s is held under an id that was released", name)
+		}
+	}
+	if again, err := r.store.Acquire(ctx, req); err == nil {
+		r.t.Errorf("an id was granted after its release: %v", again)
+	}
+	return nil
+}
+
+// race lets sessions of several stores race for the same names, and judges what they were told.
+func (r *rig) race(ctx context.Context, c *course, stores []*Store, sessions int) {
+	r.t.Helper()
+	c.t, c.start, c.over = r.t, time.Now(), ctx
+	names := make([]string, raceNames)
+	for i := range names {
+		names[i] = fmt.Sprintf("n%02d", i)
+	}
+	var racers sync.WaitGroup
+	for _, s := range stores {
+		for range sessions {
+			racers.Go(func() { c.live(s, names) })
+		}
+	}
+	racers.Wait()
+	r.t.Logf("%d grants, %d sessions abandoned, %d closed, %d releases beside their acquires, %d calls without an answer", c.counts[countGrants].Load(),
+		c.counts[countAbandoned].Load(), c.counts[countClosed].Load(), c.counts[countTombstones].Load(), c.counts[countUnanswered].Load())
+	if err := c.told.check(); err != nil {
+		r.t.Error(err)
+	}
+	if err := r.Check(context.Background()); err != nil {
+		r.t.Error(err)
+	}
+	if n := deadlocks(r.harness); n > 0 {
+		r.t.Errorf("%d deadlocks", n)
+	}
+	if c.counts[countGrants].Load() == 0 || c.counts[countAbandoned].Load() == 0 || c.counts[countClosed].Load() == 0 || c.counts[countTombstones].Load() == 0 {
+		r.t.Error("the race was no race")
+	}
+}
+
+// TestRace: two stores, as of two processes, and three sessions of each: batches in whatever order, take-overs from each other, releases beside
+// their acquires, closes beside waiting acquires.
+func TestRace(t *testing.T) {
+	r := &rig{t: t, harness: newHarness(t)}
+	ctx, cancel := context.WithTimeout(t.Context(), raceTime(t))
+	defer cancel()
+	r.race(ctx, &course{}, []*Store{r.store, openStore(t, r.url(), Options{})}, 3)
+}
