@@ -25,7 +25,7 @@ run: ## see a paused worker's late write accepted without fencing and refused wi
 
 test: ## all tests of the library and the command, with the race detector
 	@scripts/need.sh go cc postgres pgbouncer psycopg2 ruby-pg
-	@$(STAGE) "test" go test -race -timeout 15m $(TEST_FLAGS) ./...
+	@$(STAGE) "test" scripts/test.sh -race -timeout 15m $(TEST_FLAGS) ./...
 	@$(STAGE) "test bench" sh -c 'cd bench && go test -timeout 5m ./...'
 
 check: ## everything that is not a test: format, vet, lint, other platforms, go.mod, models

@@ -22,6 +22,7 @@ func importTable() []importRow {
 		{".", nil, "documentation alone"},
 		{"fence", nil, "imported at the resource, where a dependency is least welcome"},
 		{"internal/clock", nil, "a leaf: reads the boot clock by the system call itself"},
+		{"internal/suites", nil, "a leaf: reads what go test prints"},
 		{"internal/supervise", []string{"internal/clock", "golang.org/x/sys"}, "a leaf: stops a process group by a deadline, whatever the right to run is"},
 		{"internal/histories", []string{"fence", "lease", "lease/leasetest", "pgregory.net/rapid"},
 			"random histories for test files: no row but the tests' own names it, so rapid reaches nobody else"},

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestMemory demands that the memory store passes every case.
-func TestMemory(t *testing.T) {
+// TestMemoryConformance demands that the memory store passes every case.
+func TestMemoryConformance(t *testing.T) {
 	for _, c := range allCases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
