@@ -48,6 +48,18 @@ var (
 	errReplicated = errors.New("the wait for a synchronous standby was cancelled: the commit may be on this server alone")
 )
 
+// ErrBeginAgain: the transaction met another one at the same rows and cannot go on (SQLSTATE 40001, 40P01). Nothing was
+// written. Roll back and begin again: the check of the new transaction says whether the claim still holds.
+var ErrBeginAgain = errors.New("begin again")
+
+// Why a fenced transaction was not committed.
+var (
+	errLeaseOver  = errors.New("the lease's remaining time is over")
+	errRolledBack = errors.New("fn rolled it back and returned no error")
+	errFnEnded    = errors.New("fn ended the transaction itself")
+	errFnCommits  = errors.New("postgres: a fenced transaction is committed by its store; return nil from the function instead")
+)
+
 // SQLSTATEs that are told apart. Those in class TN are raised by the schema's own functions.
 const (
 	stateBeginAgain     = "TN006"

@@ -15,10 +15,6 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// ErrBeginAgain: the transaction met another one at the same rows and cannot go on (SQLSTATE 40001, 40P01). Nothing was
-// written. Roll back and begin again: the check of the new transaction says whether the claim still holds.
-var ErrBeginAgain = errors.New("begin again")
-
 // The checks, for both kinds of transaction. The casts are for connections that send no types.
 const (
 	verifyText  = `SELECT tenure.verify($1::uuid, $2, $3::uuid, $4)`

@@ -19,13 +19,6 @@ const (
 	fencedUndo  = 5 * time.Second  // how long a rollback is waited for, before the connection is closed
 )
 
-var (
-	errLeaseOver  = errors.New("the lease's remaining time is over")
-	errRolledBack = errors.New("fn rolled it back and returned no error")
-	errFnEnded    = errors.New("fn ended the transaction itself")
-	errFnCommits  = errors.New("postgres: a fenced transaction is committed by its store; return nil from the function instead")
-)
-
 // Fenced runs fn in a transaction of the authority's database, at READ COMMITTED, in which the claim holds: it is verified
 // first, and no successor is recognised before the transaction has ended. It commits if fn returns nil, else rolls back.
 //
