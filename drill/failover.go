@@ -297,5 +297,5 @@ func writeFailover(t io.Writer, f *model.Failover) {
 	}
 }
 
-// notExclusive is what PostgreSQL's guarantees leave out.
-const notExclusive = "A failover that loses commits loses grants and renewals too: tokens rise, exclusivity in time does not survive it."
+// notExclusive says what docs/guarantees.md says of PostgreSQL.
+const notExclusive = "A failover that loses commits loses renewals and grants with them: exclusivity in time does not survive it, the order of tokens does."

@@ -200,6 +200,9 @@ func (w *worker) acquire(ctx context.Context, c command) (reply, error) {
 	}
 	l, err := w.session.Acquire(ctx, lease.Want{Names: []string{c.Name}, MaxHold: ofMillis(c.MaxHold), Try: c.Try})
 	if err != nil {
+		if w.session.Context().Err() != nil { // by being slow: its call was given up with its session
+			err = errors.Join(err, lease.ErrEnded)
+		}
 		return reply{}, err
 	}
 	at := w.now()
