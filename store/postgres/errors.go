@@ -48,12 +48,12 @@ var (
 	errReplicated = errors.New("the wait for a synchronous standby was cancelled: the commit may be on this server alone")
 )
 
-// ErrBeginAgain: the transaction met another one at the same rows and cannot go on (SQLSTATE 40001, 40P01). Nothing was
-// written. Roll back and begin again: the check of the new transaction says whether the claim still holds.
-var ErrBeginAgain = errors.New("begin again")
-
-// Why a fenced transaction was not committed.
+// What a fenced transaction ends with, beside the errors of package fence.
 var (
+	// ErrBeginAgain: the transaction met another one at the same rows and cannot go on (SQLSTATE 40001, 40P01). Nothing was
+	// written. Roll back and begin again: the check of the new transaction says whether the claim still holds.
+	ErrBeginAgain = errors.New("begin again")
+
 	errLeaseOver  = errors.New("the lease's remaining time is over")
 	errRolledBack = errors.New("fn rolled it back and returned no error")
 	errFnEnded    = errors.New("fn ended the transaction itself")

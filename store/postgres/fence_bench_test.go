@@ -92,6 +92,7 @@ func (b *bencher) queue(batch *pgx.Batch, check string) {
 }
 
 func benchFenced(b *testing.B, goroutines int) {
+	b.Helper()
 	h := newHarnessOn(b, testdb.Start(b, testdb.Options{Durable: true}), Options{})
 	r := &rig{t: b, harness: h}
 	ctx := b.Context()

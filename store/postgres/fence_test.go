@@ -164,12 +164,12 @@ func TestAdmitWithinTheWrite(t *testing.T) {
 // What is left is at least 1 ms: 0 would be no bound at all.
 func TestBoundIsNeverZero(t *testing.T) {
 	ctx := t.Context()
-	r := &rig{t: t, harness: newHarness(t)}
+	h := newHarness(t)
 	for _, left := range []string{"1 microsecond", "-1 second", "0"} {
 		b := &pgx.Batch{} // in one go: the connection would not live to the next one
 		b.Queue(`SELECT tenure.bound_by('idle_in_transaction_session_timeout', $1::interval)`, left)
 		b.Queue(`SELECT current_setting('idle_in_transaction_session_timeout')`)
-		results := r.own.SendBatch(ctx, b)
+		results := h.own.SendBatch(ctx, b)
 		var none any
 		var got string
 		err := errors.Join(results.QueryRow().Scan(&none), results.QueryRow().Scan(&got), results.Close())

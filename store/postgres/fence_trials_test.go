@@ -416,7 +416,7 @@ func TestEnterIsAStatementOfItsOwn(t *testing.T) {
 			return tx.QueryRow(ctx, `SELECT count(*) FROM content`).Scan(into)
 		},
 		0: func(tx pgx.Tx, into *int64) error { // the broken twin
-			return tx.QueryRow(ctx, `WITH e AS MATERIALIZED (`+enterText+`) SELECT (SELECT count(*) FROM content) FROM e`,
+			return tx.QueryRow(ctx, `WITH e AS (`+enterText+`) SELECT (SELECT count(*) FROM content) FROM e`,
 				raiseArgs("content", claim)...).Scan(into)
 		},
 	} {

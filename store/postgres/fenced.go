@@ -17,6 +17,7 @@ const (
 	fencedOp    = "fenced transaction"
 	commitBound = 10 * time.Second // how long the answer to COMMIT is waited for
 	fencedUndo  = 5 * time.Second  // how long a rollback is waited for, before the connection is closed
+	reportBound = 5 * time.Second
 )
 
 // Fenced runs fn in a transaction of the authority's database, at READ COMMITTED, in which the claim holds: it is verified
@@ -24,7 +25,7 @@ const (
 //
 // The transaction may take as long as the lease had left when it was verified; renewals meanwhile do not lengthen it. Then fn's
 // context ends, with it the statement that runs, and nothing is committed. Should this process be stopped meanwhile, the server ends the
-// transaction by itself: after that time when it is idle, after at most twice that time when it is in a statement. A lower
+// transaction by itself: after that time when it is idle, and a statement that was sent before runs for at most that time. A lower
 // statement_timeout or idle_in_transaction_session_timeout of the role stays. fn uses the transaction it is given, from one
 // goroutine at a time and not after it has returned, and does not end it. Other calls of this store from within fn take other
 // connections of the pool, and dead-lock when all of them are inside such functions.
@@ -43,15 +44,22 @@ func (s *Store) Fenced(ctx context.Context, claim fence.Claim, fn func(ctx conte
 	defer s.leave()
 	err := s.fenced(ctx, claim, fn) // its connection is back in the pool
 	if errors.Is(err, fence.ErrAhead) {
-		if reportErr := s.ReportAhead(context.WithoutCancel(ctx), claim); reportErr != nil {
-			s.log.Error("could not stop grants after a token from the future", "name", claim.Name, "token", claim.Token, "error", reportErr)
-		}
+		s.stopGrants(ctx, claim)
 	}
 	if refusal(err) {
 		s.refused.Add(1)
 		s.log.Warn("refused a claim", "name", claim.Name, "token", claim.Token, "error", err)
 	}
 	return err
+}
+
+// stopGrants reports a token from the future, also for a caller that has gone.
+func (s *Store) stopGrants(ctx context.Context, claim fence.Claim) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportBound)
+	defer cancel()
+	if err := s.ReportAhead(ctx, claim); err != nil {
+		s.log.Error("could not stop grants after a token from the future", "name", claim.Name, "token", claim.Token, "error", err)
+	}
 }
 
 func refusal(err error) bool {

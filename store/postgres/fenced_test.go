@@ -112,7 +112,7 @@ func TestFencedWhateverFnDoes(t *testing.T) {
 		{"rolls back by a statement", lease.ErrUnknown, 0, func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "ROLLBACK"); return err }},
 		{"swallows an error", lease.ErrUnavailable, 0, func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Exec(ctx, "SELECT 1/0"); return nil }},
 		{"leaves rows open", lease.ErrUnavailable, 0, func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Query(ctx, "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck,rowserrcheck // that is what is tried
+			_, err := tx.Query(ctx, "SELECT generate_series(1, 100000)") //nolint:gocritic,sqlclosecheck // that is what is tried
 			return err
 		}},
 		{"uses a savepoint", nil, 1, func(ctx context.Context, tx pgx.Tx) error {
