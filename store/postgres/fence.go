@@ -36,7 +36,8 @@ const (
 // Verify returns a [*fence.RefusedError], [*fence.ForeignError] or [*fence.AheadError], or an error of the driver. After any
 // error the transaction is aborted and the caller rolls it back; refusals of a caller's own transaction are the caller's to count,
 // and an AheadError is for [Store.ReportAhead] then. A resource that takes claims from outside asks [fence.Claim.For] first which
-// name the claim is to. tx is used as by any other statement: not by two goroutines at once.
+// name the claim is to. Several claims are verified in the byte order of their names, else two transactions may dead-lock with an
+// acquire of several names. tx is used as by any other statement: not by two goroutines at once.
 func Verify(ctx context.Context, tx pgx.Tx, claim fence.Claim) error {
 	return verify(claim, func(text string, args ...any) error {
 		_, err := tx.Exec(ctx, text, args...)
@@ -56,7 +57,8 @@ func VerifySQL(ctx context.Context, tx *sql.Tx, claim fence.Claim) error {
 // resource before it writes calls it first: it must be the first statement of the transaction, and one of its own, so that what is
 // read afterwards is read by a later snapshot. The first claim to enter binds the resource to its authority and name; see [Allow].
 //
-// The mark's row stays locked until the transaction ends: transactions that enter one resource run one after the other. Enter
+// The mark's row stays locked until the transaction ends: transactions that enter one resource run one after the other. Several
+// resources are entered in a fixed order, before anything is read. Enter
 // stands in the same savepoint as the writes or in one around it. READ COMMITTED is the supported level. Above it, Enter as the
 // first statement is right too, and returns [ErrBeginAgain] whenever somebody else has entered since the snapshot, also
 // under the same token.
