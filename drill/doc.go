@@ -5,7 +5,7 @@
 // stdout, and stops, kills or cuts them off by the scenario. The resource is a few tables of the run's own in the
 // authority's file or database; each accepted write is logged in the transaction that changes the value, each answer is recorded after it in a
 // transaction of its own. A further process ([Judge]) reads those tables and decides, by the rules of drill/model, whether
-// the drill showed what it promised; no counter of the conductor has a say.
+// the drill showed what it promised; no counter of the conductor has a say. Tokens of many servers ([Run] of failover) it is handed as a list.
 //
 // On a file a worker is never stopped inside a write: that would stop every writer of the file, see docs/guarantees.md. On
 // PostgreSQL one drill does just that; another builds servers of its own, and loses one.
