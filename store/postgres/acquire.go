@@ -174,7 +174,8 @@ func (s *Store) grantRows(ctx context.Context, function string, args ...any) ([]
 func (s *Store) acquireSingly(ctx context.Context, own *session, req lease.AcquireRequest) ([]lease.Grant, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(own.ctx, func() { cancel(context.Cause(own.ctx)) })() // a close does not wait for what waits
+	life := own.life()
+	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })() // a close does not wait for what waits
 	select {
 	case own.slow <- struct{}{}:
 		defer func() { <-own.slow }()

@@ -43,7 +43,7 @@ const (
 type course struct {
 	t       testing.TB
 	start   time.Time
-	told    history
+	history history
 	over    context.Context
 	counts  [5]atomic.Int64 // grants, take-overs by abandonment, tombstones, closes, calls without an answer
 	lenient bool            // calls may stay without an answer
@@ -96,6 +96,25 @@ type racer struct {
 	mu       sync.Mutex
 	deadline time.Duration // the safe one
 	closing  time.Duration // when the close was sent, 0: not yet
+	told     []grantTold
+}
+
+func (r *racer) tell(g grantTold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, g)
+}
+
+// settle hands on what was believed: not beyond a close that came meanwhile.
+func (r *racer) settle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.told {
+		if r.closing > 0 {
+			g.until = min(g.until, r.closing)
+		}
+		r.history.granted(g)
+	}
 }
 
 // believe moves the safe deadline, unless it has passed: what has ended never comes back.
@@ -145,6 +164,7 @@ func (c *course) live(s *Store, names []string) {
 			r.renew() // too late, unless it is early
 		}
 		workers.Wait()
+		r.settle()
 	}
 }
 
@@ -163,7 +183,7 @@ func (r *racer) renew() bool {
 	if err != nil {
 		return errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable)
 	}
-	r.told.renewed(r.id, sent)
+	r.history.renewed(r.id, sent)
 	return r.believe(sent, reply.Remaining)
 }
 
@@ -219,7 +239,7 @@ func (r *racer) cycle(names []string, hold time.Duration) error {
 	sent := r.now()
 	grants, err := r.store.Acquire(ctx, req)
 	from := r.now()
-	r.failUnlessClosed("acquire", err)
+	r.failUnlessOver("acquire", err)
 	if err != nil {
 		if errors.Is(err, lease.ErrUnknown) {
 			r.release(req)
@@ -230,16 +250,17 @@ func (r *racer) cycle(names []string, hold time.Duration) error {
 	if rand.IntN(4) == 0 {
 		r.pause(time.Duration(rand.IntN(20)) * time.Millisecond)
 	}
+	at := r.now() // before it is looked whether a close was sent
 	end, givenUp := r.until()
 	if hold > 0 {
 		end = min(end, sent+grants[0].HoldLeft-raceMargin)
 	}
 	abandon := hold > 0 && rand.IntN(2) == 0
 	if !abandon {
-		end, givenUp = min(end, r.now()), true
+		end, givenUp = min(end, at), true
 	}
 	for _, g := range grants {
-		r.told.granted(grantTold{name: g.Claim.Name, session: r.id, id: req.ID, token: g.Claim.Token, sent: sent, from: from, until: end,
+		r.tell(grantTold{name: g.Claim.Name, session: r.id, id: req.ID, token: g.Claim.Token, sent: sent, from: from, until: end,
 			givenUp: givenUp, bounded: hold > 0})
 	}
 	if !abandon {
@@ -248,9 +269,9 @@ func (r *racer) cycle(names []string, hold time.Duration) error {
 	return nil
 }
 
-// failUnlessClosed: a close ends the acquires that wait beside it; their outcome is unknown, and no matter.
-func (r *racer) failUnlessClosed(op string, err error) {
-	if _, closed := r.until(); closed && (errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable)) {
+// failUnlessOver: the end of a session ends the acquires that wait beside it; their outcome is unknown, and no matter.
+func (r *racer) failUnlessOver(op string, err error) {
+	if until, closed := r.until(); (closed || r.now() >= until) && (errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable)) {
 		return
 	}
 	r.fail(op, err)
@@ -273,7 +294,7 @@ func (r *racer) overtake() error {
 	req := lease.AcquireRequest{Session: r.id, ID: r.ids.New(), Names: r.pick(2)}
 	acquired := start(func() error {
 		_, err := r.store.Acquire(ctx, req)
-		r.failUnlessClosed("overtaken acquire", err)
+		r.failUnlessOver("overtaken acquire", err)
 		return err
 	})
 	released := r.release(req)
@@ -314,7 +335,7 @@ func (r *rig) race(ctx context.Context, c *course, stores []*Store, sessions int
 	racers.Wait()
 	r.t.Logf("%d grants, %d sessions abandoned, %d closed, %d releases beside their acquires, %d calls without an answer", c.counts[countGrants].Load(),
 		c.counts[countAbandoned].Load(), c.counts[countClosed].Load(), c.counts[countTombstones].Load(), c.counts[countUnanswered].Load())
-	if err := c.told.check(); err != nil {
+	if err := c.history.check(); err != nil {
 		r.t.Error(err)
 	}
 	if err := r.Check(context.Background()); err != nil {

@@ -177,13 +177,14 @@ func (s *Store) Close(ctx context.Context, id fence.ID) error {
 		return &lease.InvalidError{Field: "session", Problem: "no id"}
 	}
 	own := s.session(id)
-	own.cancel()
+	own.stop()
 	var code, how *int16
 	err := s.again("close", func() (bool, error) {
 		err := s.one(ctx, "close", id, []any{&code, &how}, `SELECT code, how FROM tenure.session_close($1)`, uuid(id))
 		return codeOf(code) == codeAgain, err
 	})
 	if err != nil {
+		own.goOn(s.ctx) // it may be open still
 		return err
 	}
 	if ids, names := own.heldRows(); len(ids) > 0 {
@@ -203,10 +204,10 @@ func (s *Store) Close(ctx context.Context, id fence.ID) error {
 type session struct {
 	acquires, releases lane
 	slow               chan struct{} // bounds requests that go the long way
-	ctx                context.Context
-	cancel             context.CancelFunc
 
 	mu       sync.Mutex
+	ctx      context.Context // ends what waits, when the session is closed or found to be over
+	cancel   context.CancelFunc
 	known    map[fence.ID][]string // names asked for under the ids that are held, or over and not closed
 	over     []fence.ID            // those of known that are over, oldest first
 	async    []released            // releases that no durable commit is known to follow
@@ -234,7 +235,7 @@ func (s *Store) session(id fence.ID) *session {
 	own := s.sessions[id]
 	if own == nil {
 		own = &session{slow: make(chan struct{}, maxSlow), known: map[fence.ID][]string{}, unbroken: s.unbroken}
-		own.ctx, own.cancel = context.WithCancel(s.ctx)
+		own.goOn(s.ctx)
 		s.sessions[id] = own
 	}
 	return own
@@ -253,9 +254,29 @@ func (s *Store) forget(id fence.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own := s.sessions[id]; own != nil {
-		own.cancel()
+		own.stop()
 		delete(s.sessions, id)
 	}
+}
+
+// life ends with the session, as far as this store knows.
+func (own *session) life() context.Context {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return own.ctx
+}
+
+func (own *session) stop() {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.cancel()
+}
+
+// goOn begins a life, also after a stop that came to nothing.
+func (own *session) goOn(ctx context.Context) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.ctx, own.cancel = context.WithCancel(ctx)
 }
 
 // granted remembers which names an id took.

@@ -114,9 +114,12 @@ BEGIN
 	FROM tenure.session s WHERE l.ctid = ANY (v_rows) AND l.session = p_session AND l.over = 0 AND s.id = p_session AND s.ended <> 0;
 END $$;
 
--- The mark of an uninterrupted life of the server; see table tenure.unbroken.
+-- The mark of an uninterrupted life of the server; see table tenure.unbroken. NULL on a standby.
 CREATE FUNCTION tenure.unbroken_id() RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	IF pg_is_in_recovery() THEN
+		RETURN NULL; -- a standby keeps no unlogged table, and renews nothing
+	END IF;
 	IF NOT EXISTS (SELECT 1 FROM tenure.unbroken) THEN
 		INSERT INTO tenure.unbroken (id) VALUES (gen_random_uuid()) ON CONFLICT (one) DO NOTHING;
 	END IF;
