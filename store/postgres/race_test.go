@@ -47,6 +47,8 @@ type course struct {
 	over    context.Context
 	counts  [5]atomic.Int64 // grants, take-overs by abandonment, tombstones, closes, calls without an answer
 	lenient bool            // calls may stay without an answer
+	rules   []rule          // nil: all
+	stepped bool            // the clock is moved meanwhile, by updates that keep no order of locks
 }
 
 const (
@@ -335,13 +337,16 @@ func (r *rig) race(ctx context.Context, c *course, stores []*Store, sessions int
 	racers.Wait()
 	r.t.Logf("%d grants, %d sessions abandoned, %d closed, %d releases beside their acquires, %d calls without an answer", c.counts[countGrants].Load(),
 		c.counts[countAbandoned].Load(), c.counts[countClosed].Load(), c.counts[countTombstones].Load(), c.counts[countUnanswered].Load())
-	if err := c.history.check(); err != nil {
+	if c.rules == nil {
+		c.rules = allRules()
+	}
+	if err := c.history.check(c.rules...); err != nil {
 		r.t.Error(err)
 	}
 	if err := r.Check(context.Background()); err != nil {
 		r.t.Error(err)
 	}
-	if n := deadlocks(r.harness); n > 0 {
+	if n := deadlocks(r.harness); n > 0 && !c.stepped {
 		r.t.Errorf("%d deadlocks", n)
 	}
 	if c.counts[countGrants].Load() == 0 || c.counts[countAbandoned].Load() == 0 || c.counts[countClosed].Load() == 0 || c.counts[countTombstones].Load() == 0 {
