@@ -23,9 +23,14 @@ type stale struct {
 	lost    fence.Claim
 }
 
-func newStale(ctx context.Context, t *testing.T) *stale {
+func newStale(ctx context.Context, t *testing.T, twin ...edit) *stale {
 	t.Helper()
 	s := &stale{rig: newOwnRig(t, nil, Options{})}
+	for _, e := range twin {
+		if err := s.edit(ctx, e); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.session = s.open(ctx, time.Hour)
 	s.acquire(ctx, s.session, "shipped")
 	link := testdb.StartProxy(t, s.server.Addr())
@@ -93,6 +98,20 @@ func TestPromotedWithoutTheLastCommits(t *testing.T) {
 	}
 	if back.Token == there2.Token || back.Token == there.Token {
 		t.Errorf("both branches granted token %d", back.Token)
+	}
+}
+
+// TestPromotedWithoutTheJump is the twin: a sequence that goes on where the standby has it grants lost tokens again.
+func TestPromotedWithoutTheJump(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := newStale(ctx, t, edit{"jump", "greatest((SELECT last_value + 1 FROM tenure.token),", "least((SELECT last_value + 1 FROM tenure.token),"})
+	there, err := s.acquireThere(ctx, s.session, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there.Token > s.lost.Token {
+		t.Fatal("the twin was not caught")
 	}
 }
 

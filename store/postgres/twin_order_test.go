@@ -19,7 +19,7 @@ func orderTrials() []trial {
 		{
 			name:  "two sessions take over from each other",
 			run:   mutual,
-			pause: []edit{{"take", "v_expired := ARRAY(", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tv_expired := ARRAY("}},
+			pause: []edit{{"take", "v_others := ARRAY(", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tv_others := ARRAY("}},
 			twins: map[string][]edit{
 				"the verdict locks FOR UPDATE": {{"take", "ORDER BY h.id FOR NO KEY UPDATE;", "ORDER BY h.id FOR UPDATE;"}},
 			},
@@ -40,10 +40,45 @@ func orderTrials() []trial {
 			},
 		},
 		{
+			name:  "two unknown ids of one session are released at once",
+			run:   absentTwice,
+			pause: []edit{{"release_absent", lockAbsent, "PERFORM pg_advisory_xact_lock_shared(7077);\n\t" + lockAbsent}},
+			twins: map[string][]edit{
+				"the session was shared before it is locked": {{"release_absent", "PERFORM pg_advisory_xact_lock_shared(7077);",
+					"PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;\n\tPERFORM pg_advisory_xact_lock_shared(7077);"}},
+			},
+		},
+		{
+			name: "two batches make the same names in opposite order",
+			run:  func(ctx context.Context, r *rig) error { return r.opposite(ctx, manyOf) },
+			twins: map[string][]edit{
+				"names are made as they come": {{"acquire_many", ` ORDER BY u.name COLLATE "C"`, ""}},
+			},
+		},
+		{
+			name: "two acquires take the same names in opposite order",
+			run:  takenOpposite,
+			twins: map[string][]edit{
+				"rows are locked as they come": {
+					{"acquire_rows", ` ORDER BY u.name COLLATE "C"`, ""},
+					{"lock_names", "SELECT count(*) INTO v_count FROM (SELECT l.name FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name\n\t\t\tORDER BY l.name FOR NO KEY UPDATE OF l) k;",
+						"FOR v_count IN 1..cardinality(p_names) LOOP PERFORM 1 FROM tenure.lease l WHERE l.name = p_names[v_count] FOR NO KEY UPDATE; END LOOP; v_count := cardinality(p_names);"},
+				},
+			},
+		},
+		{
+			name:  "a batch and an acquire bury one acquisition and make one name",
+			run:   buryAndMake,
+			pause: []edit{{"take", "PERFORM tenure.bury(", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tPERFORM tenure.bury("}},
+			twins: map[string][]edit{
+				"the batch buries before it makes names": {{"acquire_many", "PERFORM tenure.lock_others(p_session, v_old);", "PERFORM tenure.bury(p_session, p_closed_below, v_old);"}},
+			},
+		},
+		{
 			name: "a batch meets a locked row",
 			run:  batchMeetsLock,
 			twins: map[string][]edit{
-				"the batch waits": {{"acquire_many", "ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;", "ORDER BY l.name FOR NO KEY UPDATE OF l) k;"}},
+				"the batch waits": {{"acquire_many", "u.id ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;", "u.id ORDER BY l.name FOR NO KEY UPDATE OF l) k;"}},
 			},
 		},
 	}
@@ -166,4 +201,100 @@ func batchMeetsLock(ctx context.Context, r *rig) error {
 		return broken("%d of %d names were granted beside one locked row", granted, names-1)
 	}
 	return nil
+}
+
+// absentTwice releases two ids that were never granted, both of whose transactions have begun.
+func absentTwice(ctx context.Context, r *rig) error {
+	session := r.open(ctx, time.Minute)
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT pg_advisory_xact_lock($1)`, gate)
+	release := func() error {
+		_, err := r.own.Exec(ctx, `SELECT tenure.release_absent($1, '00000000-0000-0000-0000-000000000000', $2, '{n}')`, uuid(session), uuid(r.ids.New()))
+		return err
+	}
+	first, second := start(release), start(release)
+	if !r.blocked(ctx, 2, first) {
+		return fmt.Errorf("it did not wait: %w", <-first)
+	}
+	x.commit(ctx)
+	return r.bothDone(first, second)
+}
+
+func (r *rig) bothDone(first, second chan error) error {
+	for _, done := range []chan error{first, second} {
+		if err := <-done; err != nil && state(err) != stateDeadlock {
+			return err
+		}
+	}
+	return r.noDeadlock()
+}
+
+// The forms of asking for three names at once.
+const (
+	manyOf = `SELECT count(*) FROM tenure.acquire_many($1, '00000000-0000-0000-0000-000000000000', $2, $3, NULL)`
+	rowsOf = `SELECT count(*) FROM tenure.acquire_rows($1, '00000000-0000-0000-0000-000000000000', ($2::uuid[])[1], $3, NULL, 5000)`
+)
+
+// opposite lets two sessions ask for the same names in opposite order, while the one in the middle is being made by somebody else.
+func (r *rig) opposite(ctx context.Context, form string) error {
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `INSERT INTO tenure.lease (name) VALUES ('m') ON CONFLICT (name) DO UPDATE SET names = 0`)
+	ask := func(names ...string) chan error {
+		session := r.open(ctx, time.Minute)
+		ids := uuids([]fence.ID{r.ids.New(), r.ids.New(), r.ids.New()})
+		return start(func() error {
+			_, err := r.own.Exec(ctx, form, uuid(session), ids, names)
+			return err
+		})
+	}
+	first := ask("a", "m", "z")
+	if !r.blocked(ctx, 1, first) {
+		return fmt.Errorf("it did not wait: %w", <-first)
+	}
+	second := ask("z", "m", "a")
+	if !r.blocked(ctx, 2, second) {
+		return fmt.Errorf("it did not wait: %w", <-second)
+	}
+	x.rollback(ctx)
+	return r.bothDone(first, second)
+}
+
+// takenOpposite is opposite for names that there are.
+func takenOpposite(ctx context.Context, r *rig) error {
+	session := r.open(ctx, time.Minute)
+	for _, name := range []string{"z", "m", "a"} {
+		r.release(ctx, session, r.acquire(ctx, session, name))
+	}
+	return r.opposite(ctx, rowsOf)
+}
+
+// buryAndMake: two callers, each with one of the names of an acquisition that is over, and both with one new name.
+func buryAndMake(ctx context.Context, r *rig) error {
+	former := r.open(ctx, time.Minute)
+	req := lease.AcquireRequest{Session: former, ID: r.ids.New(), Names: []string{"p", "q"}}
+	if _, err := r.store.Acquire(ctx, req); err != nil {
+		return err
+	}
+	if _, err := r.store.Release(ctx, lease.ReleaseRequest{Session: former, ID: req.ID, Names: req.Names}); err != nil {
+		return err
+	}
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT pg_advisory_xact_lock($1)`, gate)
+	ask := func(form string, names ...string) chan error {
+		session, ids := r.open(ctx, time.Minute), uuids([]fence.ID{r.ids.New(), r.ids.New(), r.ids.New()})
+		return start(func() error {
+			_, err := r.own.Exec(ctx, form, uuid(session), ids[:len(names)], names)
+			return err
+		})
+	}
+	first := ask(rowsOf, "new", "q")
+	if !r.blocked(ctx, 1, first) {
+		return fmt.Errorf("it did not wait: %w", <-first)
+	}
+	second := ask(manyOf, "new", "p")
+	if !r.blocked(ctx, 2, second) {
+		return fmt.Errorf("it did not wait: %w", <-second)
+	}
+	x.commit(ctx)
+	return r.bothDone(first, second)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	keyShare   = "FOR KEY SHARE"
+	keyShare   = " FOR KEY SHARE"
 	lockRenew  = "PERFORM 1 FROM tenure.session WHERE id = p_id FOR NO KEY UPDATE;"
 	lockClose  = "PERFORM 1 FROM tenure.session WHERE id = p_id FOR UPDATE;"
 	lockAbsent = "PERFORM 1 FROM tenure.session WHERE id = p_session FOR UPDATE;"
@@ -34,7 +34,7 @@ func sessionTrials() []trial {
 			run:  steppedBack,
 			twins: map[string][]edit{
 				"the verdict is not written": {
-					{"take", "UPDATE tenure.session h SET ended = 3, ended_at = h.expires_at WHERE h.id = ANY (v_expired) AND h.ended = 0 AND h.expires_at <= clock_timestamp();", ""},
+					{"take", "UPDATE tenure.session h SET ended = 3, ended_at = h.expires_at WHERE h.id = ANY (v_others) AND h.ended = 0 AND h.expires_at <= clock_timestamp();", ""},
 					{"take", "WHERE l.name = ANY (p_sorted) AND l.over = 0 AND h.ended = 0", "WHERE l.name = ANY (p_sorted) AND l.over = 0 AND h.ended = 0 AND h.expires_at > clock_timestamp()"},
 					{"bury", "ELSE h.ended_at END, l.hold_until)", "ELSE h.ended_at END, l.hold_until, clock_timestamp())"},
 				},
@@ -84,7 +84,12 @@ func meets(what, function string, run func(context.Context, *rig, string) error,
 
 // noKeyShare takes away the lock by which acquires keep their session as it is.
 func noKeyShare(function string) map[string][]edit {
-	return map[string][]edit{"the acquire has no KEY SHARE": {{map[string]string{rows: "acquire_rows", one: "acquire_one", many: "acquire_many"}[function], keyShare, ""}}}
+	e := map[string]edit{
+		rows: {"acquire_rows", keyShare, ""},
+		one:  {"acquire_one", keyShare + " OF s", ""},
+		many: {"acquire_many", keyShare, ""},
+	}[function]
+	return map[string][]edit{"the acquire has no KEY SHARE": {e}}
 }
 
 func closing(twins map[string][]edit) map[string][]edit {

@@ -62,6 +62,7 @@ DECLARE
 	v_rows tid[];
 	v_os int[];
 	v_bury boolean;
+	v_old text[];
 	v_closed boolean;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
@@ -86,10 +87,16 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN;
 	ELSIF v_bury THEN
-		PERFORM tenure.bury(p_session, p_closed_below, ARRAY(SELECT l.name FROM tenure.lease l WHERE l.ctid = ANY (v_rows)));
+		v_old := ARRAY(SELECT l.name FROM tenure.lease l WHERE l.ctid = ANY (v_rows));
+		PERFORM tenure.lock_others(p_session, v_old);
 	END IF;
-	IF v_missing <> '{}' THEN -- last of what may wait: for another insert of the same name
+	IF v_missing <> '{}' THEN -- may wait for another insert of the same name; as in take, after other sessions and before the records
 		PERFORM tenure.make_names(v_missing);
+	END IF;
+	IF v_bury THEN
+		PERFORM tenure.bury(p_session, p_closed_below, v_old);
+	END IF;
+	IF v_missing <> '{}' THEN
 		SELECT v_rows || array_agg(k.ctid), v_os || array_agg(k.o::int) INTO v_rows, v_os FROM (
 			SELECT l.ctid, u.o FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name
 			WHERE l.token = 0 AND l.name = ANY (v_missing) ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
@@ -369,15 +376,25 @@ BEGIN
 	RETURN v_made;
 END $$;
 
--- Keeps what the rows say of their last acquisitions, as far as somebody may still ask, before they are overwritten by p_session, which closes
--- what lies below p_closed_below. The caller holds the rows; other sessions are locked by id. Inserts are in the order of the key.
-CREATE FUNCTION tenure.bury(p_session uuid, p_closed_below uuid, p_names text[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Locks, by id, the other sessions whose bound these rows take along when they are overwritten, and returns them.
+CREATE FUNCTION tenure.lock_others(p_session uuid, p_names text[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
 	v_others uuid[] := ARRAY(SELECT DISTINCT h.id FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
 		WHERE l.name = ANY (p_names) AND h.id <> p_session AND h.ended = 0 AND l.bound > h.closed_below);
 BEGIN
 	IF v_others <> '{}' THEN
 		PERFORM 1 FROM tenure.session h WHERE h.id = ANY (v_others) ORDER BY h.id FOR NO KEY UPDATE;
+	END IF;
+	RETURN v_others;
+END $$;
+
+-- Keeps what the rows say of their last acquisitions, as far as somebody may still ask, before they are overwritten by p_session, which closes
+-- what lies below p_closed_below. The caller holds the rows; other sessions are locked by id. Inserts are in the order of the key.
+CREATE FUNCTION tenure.bury(p_session uuid, p_closed_below uuid, p_names text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	v_others uuid[] := tenure.lock_others(p_session, p_names);
+BEGIN
+	IF v_others <> '{}' THEN
 		UPDATE tenure.session h SET closed_below = b.bound
 		FROM (SELECT DISTINCT ON (l.session) l.session, l.bound FROM tenure.lease l WHERE l.name = ANY (p_names) ORDER BY l.session, l.bound DESC) b
 		WHERE h.id = ANY (v_others) AND b.session = h.id AND h.ended = 0 AND h.closed_below < b.bound;
