@@ -153,7 +153,7 @@ func TestNaiveFencesAreCaught(t *testing.T) {
 		for name, twin := range race.twins {
 			t.Run(race.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				var lost *brokenRule
+				var lost *ruleError
 				if err := race.play(t, twin); !errors.As(err, &lost) {
 					t.Fatalf("the naive form was not caught: %v", err)
 				}

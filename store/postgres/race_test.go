@@ -244,7 +244,7 @@ func (r *racer) cycle(names []string, hold time.Duration) error {
 	r.failUnlessOver("acquire", err)
 	if err != nil {
 		if errors.Is(err, lease.ErrUnknown) {
-			r.release(req)
+			_ = r.release(req) // what became of it is no matter, it is over
 		}
 		return err
 	}

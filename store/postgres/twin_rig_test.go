@@ -19,7 +19,7 @@ import (
 // trial is a race that is made to happen, by locks that the test holds, and the naive forms of the schema that lose it.
 type trial struct {
 	name  string
-	run   func(ctx context.Context, r *rig) error // a brokenRule, if the schema lost
+	run   func(ctx context.Context, r *rig) error // a ruleError, if the schema lost
 	pause []edit                                  // where ours is held up too, so that the race happens
 	twins map[string][]edit
 }
@@ -30,13 +30,13 @@ type edit struct{ function, was, now string }
 // guard takes away the constraint that stands behind every form of drawing tokens.
 const guard = `ALTER TABLE tenure.lease DROP CONSTRAINT tokens_rise`
 
-// brokenRule says which rule a schema has broken.
-type brokenRule struct{ what string }
+// ruleError says which rule a schema has broken.
+type ruleError struct{ what string }
 
-func (b *brokenRule) Error() string { return b.what }
+func (b *ruleError) Error() string { return b.what }
 
 func broken(format string, args ...any) error {
-	return &brokenRule{fmt.Sprintf(format, args...)}
+	return &ruleError{fmt.Sprintf(format, args...)}
 }
 
 // TestRaces forces each race on the schema as it is.
@@ -60,7 +60,7 @@ func TestNaiveFormsLoseRaces(t *testing.T) {
 		for name, twin := range race.twins {
 			t.Run(race.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				var lost *brokenRule
+				var lost *ruleError
 				if err := race.play(t, twin); !errors.As(err, &lost) {
 					t.Fatalf("the naive form was not caught: %v", err)
 				}

@@ -121,7 +121,7 @@ func TestTheGuardStopsNaiveForms(t *testing.T) {
 			}
 			t.Run(race.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				var lost *brokenRule
+				var lost *ruleError
 				if err := race.play(t, twin[1:]); errors.As(err, &lost) {
 					t.Fatal(err)
 				}

@@ -1,5 +1,5 @@
 -- Acquiring. Lock order: authority (only when the incarnation differs), own session (KEY SHARE), lease rows by name, other sessions by id, new
--- names. The short ways below lock lease rows before their session, which is as good: they wait for no lease row.
+-- names, records of what is over. The short ways below lock lease rows before their session, which is as good: they wait for no lease row.
 --
 -- An id that was granted is never granted again, so whoever overwrites a row sees to it that its acquisition stays closed: a row says
 -- itself what its session has closed (bound); what it does not cover goes into tenure.ended; and when a row leaves a session, that
