@@ -45,7 +45,7 @@ type course struct {
 	start   time.Time
 	history history
 	over    context.Context
-	counts  [5]atomic.Int64 // grants, take-overs by abandonment, tombstones, closes, calls without an answer
+	counts  [6]atomic.Int64 // see below
 	lenient bool            // calls may stay without an answer
 	rules   []rule          // nil: all
 	stepped bool            // the clock is moved meanwhile, by updates that keep no order of locks
@@ -57,6 +57,7 @@ const (
 	countTombstones
 	countClosed
 	countUnanswered
+	countReplays
 )
 
 func (c *course) now() time.Duration { return time.Since(c.start) }
@@ -99,6 +100,66 @@ type racer struct {
 	deadline time.Duration // the safe one
 	closing  time.Duration // when the close was sent, 0: not yet
 	told     []grantTold
+	asking   map[fence.ID]bool      // acquires that may be asked for again
+	past     []lease.AcquireRequest // of those that were released, the latest
+}
+
+// request makes an acquire with an id of its own, and with the bound as it is now: all below it is settled.
+func (r *racer) request(names []string, hold time.Duration) lease.AcquireRequest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := r.ids.New()
+	r.asking[id] = true
+	return lease.AcquireRequest{Session: r.id, ID: id, Names: names, MaxHold: hold, ClosedBelow: r.boundLocked()}
+}
+
+func (r *racer) boundLocked() fence.ID {
+	lowest := r.ids.New()
+	for id := range r.asking {
+		if id.Less(lowest) {
+			lowest = id
+		}
+	}
+	return lowest
+}
+
+func (r *racer) bound() fence.ID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.boundLocked()
+}
+
+// settled notes that a request is not asked for again.
+func (r *racer) settled(req lease.AcquireRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.asking, req.ID)
+}
+
+// over keeps a request that was released, for a duplicate of it to arrive late.
+func (r *racer) over(req lease.AcquireRequest) {
+	const most = 64
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.past = append(r.past[max(0, len(r.past)-most+1):], req)
+}
+
+// replay lets a duplicate of an acquire arrive that was released meanwhile, with the bound that it had.
+func (r *racer) replay() error {
+	r.mu.Lock()
+	if len(r.past) == 0 {
+		r.mu.Unlock()
+		return nil
+	}
+	req := r.past[rand.IntN(len(r.past))]
+	r.mu.Unlock()
+	r.counts[countReplays].Add(1)
+	again, err := r.store.Acquire(context.Background(), req)
+	if err == nil {
+		r.t.Errorf("an id was granted again after its release: %v", again)
+	}
+	r.failUnlessOver("replay", err)
+	return nil
 }
 
 func (r *racer) tell(g grantTold) {
@@ -143,7 +204,7 @@ func (r *racer) until() (deadline time.Duration, closed bool) {
 // live runs sessions one after another until the race is over.
 func (c *course) live(s *Store, names []string) {
 	for c.over.Err() == nil {
-		r := &racer{course: c, store: s, id: lease.NewID(), names: names}
+		r := &racer{course: c, store: s, id: lease.NewID(), names: names, asking: map[fence.ID]bool{}}
 		sent := c.now()
 		left, err := s.Open(context.Background(), lease.OpenRequest{ID: r.id, Owner: "o", TTL: raceTTL})
 		if c.fail("open", err); err != nil || !r.believe(sent, left) {
@@ -180,7 +241,7 @@ func (r *racer) renewFor(life time.Duration) {
 
 func (r *racer) renew() bool {
 	sent := r.now()
-	reply, err := r.store.Renew(context.Background(), lease.RenewRequest{Session: r.id})
+	reply, err := r.store.Renew(context.Background(), lease.RenewRequest{Session: r.id, ClosedBelow: r.bound()})
 	r.fail("renew", err)
 	if err != nil {
 		return errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrUnavailable)
@@ -209,7 +270,9 @@ func (r *racer) work(stop <-chan struct{}) {
 			return
 		}
 		var err error
-		switch rand.IntN(8) {
+		switch rand.IntN(9) {
+		case 8:
+			err = r.replay()
 		case 0:
 			err = r.overtake()
 		case 1:
@@ -237,7 +300,8 @@ func (r *racer) pick(n int) []string {
 // cycle acquires names, holds them for a moment, and releases them; an acquisition with a bound is sometimes left to it.
 func (r *racer) cycle(names []string, hold time.Duration) error {
 	ctx := context.Background()
-	req := lease.AcquireRequest{Session: r.id, ID: r.ids.New(), Names: names, MaxHold: hold}
+	req := r.request(names, hold)
+	defer r.settled(req)
 	sent := r.now()
 	grants, err := r.store.Acquire(ctx, req)
 	from := r.now()
@@ -281,8 +345,11 @@ func (r *racer) failUnlessOver(op string, err error) {
 
 func (r *racer) release(req lease.AcquireRequest) error {
 	for {
-		_, err := r.store.Release(context.Background(), lease.ReleaseRequest{Session: req.Session, ID: req.ID, Names: req.Names})
+		_, err := r.store.Release(context.Background(), lease.ReleaseRequest{Session: req.Session, ID: req.ID, Names: req.Names, ClosedBelow: r.bound()})
 		r.fail("release", err)
+		if err == nil {
+			r.over(req)
+		}
 		if !r.lenient || !errors.Is(err, lease.ErrUnknown) && !errors.Is(err, lease.ErrUnavailable) {
 			return err
 		}
@@ -293,7 +360,8 @@ func (r *racer) release(req lease.AcquireRequest) error {
 func (r *racer) overtake() error {
 	ctx := context.Background()
 	r.counts[countTombstones].Add(1)
-	req := lease.AcquireRequest{Session: r.id, ID: r.ids.New(), Names: r.pick(2)}
+	req := r.request(r.pick(2), 0)
+	defer r.settled(req)
 	acquired := start(func() error {
 		_, err := r.store.Acquire(ctx, req)
 		r.failUnlessOver("overtaken acquire", err)
@@ -335,8 +403,8 @@ func (r *rig) race(ctx context.Context, c *course, stores []*Store, sessions int
 		}
 	}
 	racers.Wait()
-	r.t.Logf("%d grants, %d sessions abandoned, %d closed, %d releases beside their acquires, %d calls without an answer", c.counts[countGrants].Load(),
-		c.counts[countAbandoned].Load(), c.counts[countClosed].Load(), c.counts[countTombstones].Load(), c.counts[countUnanswered].Load())
+	r.t.Logf("%d grants, %d sessions abandoned, %d closed, %d releases beside their acquires, %d late duplicates, %d calls without an answer", c.counts[countGrants].Load(),
+		c.counts[countAbandoned].Load(), c.counts[countClosed].Load(), c.counts[countTombstones].Load(), c.counts[countReplays].Load(), c.counts[countUnanswered].Load())
 	if c.rules == nil {
 		c.rules = allRules()
 	}

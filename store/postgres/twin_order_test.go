@@ -36,7 +36,7 @@ func orderTrials() []trial {
 			name: "an id unknown a moment ago is released while a successor has the row",
 			run:  absentMeetsSuccessor,
 			twins: map[string][]edit{
-				"the lease is released under the session's lock": {{"release_absent", "code := 6;", "UPDATE tenure.lease SET over = 1 WHERE name = ANY (p_names) AND acquisition = p_id; code := 0;"}},
+				"the lease is released under the session's lock": {{"release_absent", "l.token > 0) THEN\n\t\tcode := 6;", "l.token > 0) THEN\n\t\tUPDATE tenure.lease SET over = 1 WHERE name = ANY (p_names) AND acquisition = p_id; code := 0;"}},
 			},
 		},
 		{
@@ -45,7 +45,8 @@ func orderTrials() []trial {
 			pause: []edit{{"release_absent", lockAbsent, "PERFORM pg_advisory_xact_lock_shared(7077);\n\t" + lockAbsent}},
 			twins: map[string][]edit{
 				"the session was shared before it is locked": {{"release_absent", "PERFORM pg_advisory_xact_lock_shared(7077);",
-					"PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;\n\tPERFORM pg_advisory_xact_lock_shared(7077);"}},
+					"PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;\n\tPERFORM pg_advisory_xact_lock_shared(7077);"},
+					{"lock_session", "set_config('lock_timeout', '50', true)", "set_config('lock_timeout', '5s', true)"}},
 			},
 		},
 		{
@@ -72,6 +73,16 @@ func orderTrials() []trial {
 			pause: []edit{{"take", "PERFORM tenure.bury(", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tPERFORM tenure.bury("}},
 			twins: map[string][]edit{
 				"the batch buries before it makes names": {{"acquire_many", "PERFORM tenure.lock_others(p_session, v_old);", "PERFORM tenure.bury(p_session, p_closed_below, v_old);"}},
+			},
+		},
+		{
+			name: "a close is first in the queue for a session that a successor needs",
+			run:  closeBeforeSuccessor,
+			twins: map[string][]edit{
+				"the close stays in the queue, and acquires hold the session while they wait": {
+					{"lock_session", "set_config('lock_timeout', '50', true)", "set_config('lock_timeout', '5s', true)"},
+					{"acquire_rows", "v_locked := tenure.lock_names(", "PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;\n\tv_locked := tenure.lock_names("},
+				},
 			},
 		},
 		{
@@ -188,7 +199,7 @@ func batchMeetsLock(ctx context.Context, r *rig) error {
 	x.do(ctx, `SELECT FROM tenure.lease WHERE name = 'n25' FOR SHARE`)
 	var granted int
 	done := start(func() error {
-		return r.own.QueryRow(ctx, `SELECT count(*) FROM tenure.acquire_many($1, $2, $3, $4, $5) WHERE code = 0`, uuid(session), uuid(below), uuids(ids), all, make([]*string, names)).Scan(&granted)
+		return r.own.QueryRow(ctx, `SELECT coalesce(cardinality(os), 0) FROM tenure.acquire_many($1, $2, $3, $4, $5)`, uuid(session), uuid(below), uuids(ids), all, make([]*string, names)).Scan(&granted)
 	})
 	if r.blocked(ctx, 1, done) {
 		x.rollback(ctx)
@@ -231,7 +242,7 @@ func (r *rig) bothDone(first, second chan error) error {
 
 // The forms of asking for three names at once.
 const (
-	manyOf = `SELECT count(*) FROM tenure.acquire_many($1, '00000000-0000-0000-0000-000000000000', $2, $3, NULL)`
+	manyOf = `SELECT coalesce(cardinality(os), 0) FROM tenure.acquire_many($1, '00000000-0000-0000-0000-000000000000', $2, $3, NULL)`
 	rowsOf = `SELECT count(*) FROM tenure.acquire_rows($1, '00000000-0000-0000-0000-000000000000', ($2::uuid[])[1], $3, NULL, 5000)`
 )
 
@@ -297,4 +308,40 @@ func buryAndMake(ctx context.Context, r *rig) error {
 	}
 	x.commit(ctx)
 	return r.bothDone(first, second)
+}
+
+// closeBeforeSuccessor: a session is being closed while one of its own acquires waits for a row, whose next holder waits for the session.
+func closeBeforeSuccessor(ctx context.Context, r *rig) error {
+	former, successor := r.open(ctx, time.Minute), r.open(ctx, time.Minute)
+	claim := r.acquire(ctx, former, "n")
+	// With a bound that the row keeps for the session, whose own row whoever takes the name must write.
+	if _, err := r.store.Release(ctx, lease.ReleaseRequest{Session: former, ID: claim.Acquisition, Names: []string{"n"}, ClosedBelow: r.ids.New()}); err != nil {
+		return err
+	}
+	other := openStore(r.t, r.url(), Options{})
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT FROM tenure.session WHERE id = $1 FOR NO KEY UPDATE`, uuid(former))
+	ask := func(session fence.ID) chan error {
+		return start(func() error {
+			_, err := r.own.Exec(ctx, `SELECT `+rows, uuid(session), uuid(r.ids.New()), "n")
+			return err
+		})
+	}
+	closing := start(func() error { return other.Close(ctx, former) })
+	if !r.blocked(ctx, 1, closing) {
+		return fmt.Errorf("the close did not wait: %w", <-closing)
+	}
+	taking := ask(successor)
+	if !r.blocked(ctx, 2, taking) {
+		return fmt.Errorf("the successor did not wait: %w", <-taking)
+	}
+	waiting := ask(former)
+	if !r.blocked(ctx, 3, waiting) {
+		return fmt.Errorf("the acquire did not wait: %w", <-waiting)
+	}
+	x.commit(ctx)
+	if err := <-closing; err != nil && !errors.Is(err, lease.ErrUnavailable) {
+		return err
+	}
+	return r.bothDone(taking, waiting)
 }

@@ -16,8 +16,8 @@ import (
 const (
 	keyShare   = " FOR KEY SHARE"
 	lockRenew  = "PERFORM 1 FROM tenure.session WHERE id = p_id FOR NO KEY UPDATE;"
-	lockClose  = "PERFORM 1 FROM tenure.session WHERE id = p_id FOR UPDATE;"
-	lockAbsent = "PERFORM 1 FROM tenure.session WHERE id = p_session FOR UPDATE;"
+	lockClose  = "v_locked := tenure.lock_session(p_id);"
+	lockAbsent = "IF tenure.lock_session(p_session) < 0 THEN"
 )
 
 func sessionTrials() []trial {
@@ -93,14 +93,14 @@ func noKeyShare(function string) map[string][]edit {
 }
 
 func closing(twins map[string][]edit) map[string][]edit {
-	twins["the close is a plain update"] = []edit{{"session_close", lockClose, ""}}
-	twins["the close locks as an update does"] = []edit{{"session_close", lockClose, "PERFORM 1 FROM tenure.session WHERE id = p_id FOR NO KEY UPDATE;"}}
+	twins["the close is a plain update"] = []edit{{"session_close", lockClose, "v_locked := (SELECT count(*) FROM tenure.session WHERE id = p_id);"}}
+	twins["the close locks as an update does"] = []edit{{"lock_session", "FOR UPDATE", "FOR NO KEY UPDATE"}}
 	return twins
 }
 
 func releasing(twins map[string][]edit) map[string][]edit {
-	twins["the release does not lock the session"] = []edit{{"release_absent", lockAbsent, ""}}
-	twins["the release locks as an update does"] = []edit{{"release_absent", lockAbsent, "PERFORM 1 FROM tenure.session WHERE id = p_session FOR NO KEY UPDATE;"}}
+	twins["the release does not lock the session"] = []edit{{"release_absent", lockAbsent, "IF false THEN"}}
+	twins["the release locks as an update does"] = []edit{{"lock_session", "FOR UPDATE", "FOR NO KEY UPDATE"}}
 	twins["the release looks only before it locks"] = []edit{{"release_absent",
 		"IF EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = ANY (p_names) AND l.acquisition = p_id AND l.token > 0) THEN", "IF false THEN"}}
 	return twins

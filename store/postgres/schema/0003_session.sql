@@ -77,14 +77,38 @@ BEGIN
 	unbroken := tenure.unbroken_id();
 END $$;
 
--- FOR UPDATE, because an acquire holds KEY SHARE, which a plain UPDATE does not wait for.
+-- Locks a session's row FOR UPDATE, because an acquire holds KEY SHARE, which a plain UPDATE does not wait for. Returns 1, 0 where there is no
+-- row, or -1: begin again. Who waits for this lock is first in the row's queue, and behind it wait those who hold lease rows and
+-- must write this session's end or bound; so it waits only for a moment, far below deadlock_timeout.
+CREATE FUNCTION tenure.lock_session(p_id uuid) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+	v_before text := current_setting('lock_timeout');
+	v_found int;
+BEGIN
+	PERFORM set_config('lock_timeout', '50', true);
+	BEGIN
+		PERFORM 1 FROM tenure.session WHERE id = p_id FOR UPDATE;
+		v_found := CASE WHEN FOUND THEN 1 ELSE 0 END;
+	EXCEPTION WHEN lock_not_available THEN
+		v_found := -1;
+	END;
+	PERFORM set_config('lock_timeout', v_before, true);
+	RETURN v_found;
+END $$;
+
+-- Code 6: begin again.
 CREATE FUNCTION tenure.session_close(p_id uuid, OUT code smallint, OUT how smallint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	v_locked int;
 BEGIN
 	PERFORM tenure.read_committed('close'), tenure.durable();
 	code := 0;
-	PERFORM 1 FROM tenure.session WHERE id = p_id FOR UPDATE;
-	IF NOT FOUND THEN
+	v_locked := tenure.lock_session(p_id);
+	IF v_locked < 0 THEN
+		code := 6;
+		RETURN;
+	ELSIF v_locked = 0 THEN
 		-- Remembered as closed, so that an open which arrives later is refused.
 		INSERT INTO tenure.session (id, owner, ttl, expires_at, ended, ended_at) VALUES (p_id, '', '0', clock_timestamp(), 2, clock_timestamp())
 		ON CONFLICT (id) DO NOTHING;

@@ -1,5 +1,5 @@
--- Acquiring. Lock order: authority (only when the incarnation differs), own session (KEY SHARE), lease rows by name, other sessions by id, new
--- names, records of what is over. The short ways below lock lease rows before their session, which is as good: they wait for no lease row.
+-- Acquiring. Lock order: authority (only when the incarnation differs), lease rows by name, own session (KEY SHARE), other sessions by id, new
+-- names, records of what is over.
 --
 -- An id that was granted is never granted again, so whoever overwrites a row sees to it that its acquisition stays closed: a row says
 -- itself what its session has closed (bound); what it does not cover goes into tenure.ended; and when a row leaves a session, that
@@ -165,13 +165,14 @@ BEGIN
 		RETURN NEXT r;
 		RETURN;
 	END IF;
-	PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;
 	v_locked := tenure.lock_names(v_names, p_wait_ms);
 	IF v_locked < 0 THEN
 		r := (0, 8, 0, NULL, NULL, NULL, NULL);
 		RETURN NEXT r;
 		RETURN;
 	END IF;
+	-- After the lease rows: a close, or a release of an unknown id, waits for this lock, and must not wait for what it waits for.
+	PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;
 	-- Later statements than the last wait for a lease row: what they read is what stands.
 	SELECT * INTO s FROM tenure.session WHERE id = p_session;
 	v_now := clock_timestamp();

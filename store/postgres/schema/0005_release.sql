@@ -104,14 +104,17 @@ BEGIN
 END $$;
 
 -- Closes an id that no row of these names knows. The session's row is locked FOR UPDATE, so that no acquire is under way, and the rows
--- are looked at again: a row that is there now is released by release_rows, in another transaction (code 6), because here a lease row may not be waited for.
+-- are looked at again: a row that is there now is released by release_rows, in another transaction (code 6: begin again), because here a lease row may not be waited for.
 CREATE FUNCTION tenure.release_absent(p_session uuid, p_closed_below uuid, p_id uuid, p_names text[], OUT code smallint, OUT how smallint, OUT what text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	s tenure.session;
 BEGIN
 	PERFORM tenure.read_committed('release'), tenure.durable();
-	PERFORM 1 FROM tenure.session WHERE id = p_session FOR UPDATE;
+	IF tenure.lock_session(p_session) < 0 THEN
+		code := 6;
+		RETURN;
+	END IF;
 	how := tenure.settle_session(p_session);
 	SELECT * INTO s FROM tenure.session WHERE id = p_session;
 	IF EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = ANY (p_names) AND l.acquisition = p_id AND l.token > 0) THEN

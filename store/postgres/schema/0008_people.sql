@@ -89,7 +89,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE r record;
 BEGIN
 	PERFORM tenure.check_id('session', p_session);
-	FOR i IN 1..10 LOOP
+	FOR i IN 1..30 LOOP
 		r := tenure.session_close(p_session);
 		EXIT WHEN r.code <> 6;
 	END LOOP;
