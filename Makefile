@@ -32,8 +32,8 @@ check: ## everything that is not a test: format, vet, lint, other platforms, go.
 	@scripts/need.sh go cc spin
 	@scripts/check.sh $(MODULES)
 
-bench: ## group commit against one transaction an operation, fenced against unfenced
-	@scripts/need.sh go
+bench: ## the stores against their floors and against leases written by hand, in one run
+	@scripts/need.sh go postgres pgbouncer
 	@$(STAGE) "bench" scripts/bench.sh $(BENCH_FLAGS)
 
 services: ## install what the tests and checks need beside Go (Debian: apt-get)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/tenure-go/tenure/bench/report"
@@ -131,21 +130,21 @@ func makeNames(goroutines int) [][]string {
 // subjects are in the order in which they run; the two sides of a ratio are neighbours.
 func (c *commitSide) subjects(names [][]string, goroutines int) []subject {
 	all := []subject{
-		{subjectUpsert, func(_ context.Context, g, _ int) (time.Duration, error) {
+		{name: subjectUpsert, cycle: func(_ context.Context, g, _ int) (time.Duration, error) {
 			start := time.Now()
 			err := c.twin.Upsert(names[g][0])
 			return time.Since(start), err
 		}},
-		{subjectTwin, func(_ context.Context, g, _ int) (time.Duration, error) { return c.twinCycle(c.twin, names[g][0]) }},
-		{subjectStore, func(ctx context.Context, g, _ int) (time.Duration, error) { return c.client.cycle(ctx, names[g][0]) }},
-		{subjectSession, func(ctx context.Context, g, _ int) (time.Duration, error) { return c.leaseCycle(ctx, names[g][0]) }},
+		{name: subjectTwin, cycle: func(_ context.Context, g, _ int) (time.Duration, error) { return c.twinCycle(c.twin, names[g][0]) }},
+		{name: subjectStore, cycle: func(ctx context.Context, g, _ int) (time.Duration, error) { return c.client.cycle(ctx, names[g][0]) }},
+		{name: subjectSession, cycle: func(ctx context.Context, g, _ int) (time.Duration, error) { return c.leaseCycle(ctx, names[g][0]) }},
 	}
 	if goroutines == 64 {
 		all = append(all,
-			subject{subjectWideTwin, func(_ context.Context, g, n int) (time.Duration, error) {
+			subject{name: subjectWideTwin, cycle: func(_ context.Context, g, n int) (time.Duration, error) {
 				return c.twinCycle(c.wideTwin, names[g][n%wideNames])
 			}},
-			subject{subjectWide, func(ctx context.Context, g, n int) (time.Duration, error) {
+			subject{name: subjectWide, cycle: func(ctx context.Context, g, n int) (time.Duration, error) {
 				return c.wideClient.cycle(ctx, names[g][n%wideNames])
 			}})
 	}
@@ -174,21 +173,6 @@ func (c *commitSide) leaseCycle(ctx context.Context, name string) (time.Duration
 }
 
 func commitTables(r *report.Report, found results, goroutines []int) {
-	var columns []string
-	for _, g := range goroutines {
-		columns = append(columns, strconv.Itoa(g))
-	}
-	table := func(title string, names []string, cell func(name string, g int) report.Cell) {
-		t := report.Table{Title: title, Label: "goroutines", Columns: columns}
-		for _, name := range names {
-			row := report.Row{Label: name}
-			for _, g := range goroutines {
-				row.Cells = append(row.Cells, cell(name, g))
-			}
-			t.Rows = append(t.Rows, row)
-		}
-		r.Tables = append(r.Tables, t)
-	}
 	all := []string{subjectUpsert, subjectTwin, subjectStore, subjectSession, subjectWideTwin, subjectWide}
 	ratio := func(name string, g int) []float64 {
 		base := subjectTwin
@@ -197,16 +181,16 @@ func commitTables(r *report.Report, found results, goroutines []int) {
 		}
 		return stats.Ratios(found.of(name, g).rates, found.of(base, g).rates)
 	}
-	table("Acquire and release, cycles per second (upserts per second in the first row):", all,
-		func(name string, g int) report.Cell { return report.Rounds(found.of(name, g).rates) })
-	table("Ratio to one transaction per operation:", []string{subjectStore, subjectSession, subjectWide},
-		func(name string, g int) report.Cell { return report.Rounds(ratio(name, g)) })
-	table("Processor time per cycle (per upsert in the first row), microseconds, that of the load itself included:", all,
-		func(name string, g int) report.Cell { return report.Rounds(found.of(name, g).cpu) })
-	table("Acquire alone, p50 in milliseconds:", []string{subjectTwin, subjectStore, subjectSession},
-		func(name string, g int) report.Cell { return report.Rounds(inMillis(found.of(name, g).acquireP50)) })
-	table("Acquire alone, p99 in milliseconds:", []string{subjectTwin, subjectStore, subjectSession},
-		func(name string, g int) report.Cell { return report.Rounds(inMillis(found.of(name, g).acquireP99)) })
+	r.AddTable("Acquire and release, cycles per second (upserts per second in the first row):", goroutines, all,
+		func(name string, g int) []float64 { return found.of(name, g).rates })
+	r.AddTable("Ratio to one transaction per operation:", goroutines, []string{subjectStore, subjectSession, subjectWide},
+		func(name string, g int) []float64 { return ratio(name, g) })
+	r.AddTable("Processor time per cycle (per upsert in the first row), microseconds, that of the load itself included:", goroutines, all,
+		func(name string, g int) []float64 { return found.of(name, g).cpu })
+	r.AddTable("Acquire alone, p50 in milliseconds:", goroutines, []string{subjectTwin, subjectStore, subjectSession},
+		func(name string, g int) []float64 { return inMillis(found.of(name, g).acquireP50) })
+	r.AddTable("Acquire alone, p99 in milliseconds:", goroutines, []string{subjectTwin, subjectStore, subjectSession},
+		func(name string, g int) []float64 { return inMillis(found.of(name, g).acquireP99) })
 
 	r.Notes = append(r.Notes,
 		"At one goroutine there is nobody to share a commit with, and what remains is the price of the rules: each operation writes the rows of the session and of the authority beside the lease's.",

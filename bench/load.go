@@ -17,12 +17,17 @@ type subject struct {
 	// cycle does one unit of work, an acquire and a release where it is about leases, for goroutine g, whose count of
 	// cycles is n, and returns how long the first half took.
 	cycle func(ctx context.Context, g, n int) (time.Duration, error)
+	// over is called when the measurement has ended, if it is not nil; cycles may return errOver from then on.
+	over func()
+	// server is the processor time that the server has used so far, where there is one.
+	server func() time.Duration
 }
 
 // sample is what a measurement of a subject gave.
 type sample struct {
 	rate    float64   // cycles per second
 	cpu     float64   // microseconds of processor time per cycle, of the whole process
+	server  float64   // the same of the server, 0 where there is none or it cannot be read
 	acquire []float64 // microseconds each
 }
 
@@ -38,6 +43,9 @@ const (
 func drive(ctx context.Context, s subject, goroutines int, d time.Duration) (sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if s.server == nil {
+		s.server = func() time.Duration { return 0 }
+	}
 	var phase atomic.Int32
 	var wg sync.WaitGroup
 	counts := make([]int, goroutines)
@@ -47,6 +55,9 @@ func drive(ctx context.Context, s subject, goroutines int, d time.Duration) (sam
 		wg.Go(func() {
 			for n := 0; phase.Load() != stopping; n++ {
 				took, err := s.cycle(ctx, g, n)
+				if errors.Is(err, errOver) && phase.Load() == stopping {
+					return
+				}
 				if err != nil {
 					errs[g] = fmt.Errorf("%s, goroutine %d: %w", s.name, g, err)
 					cancel()
@@ -60,6 +71,7 @@ func drive(ctx context.Context, s subject, goroutines int, d time.Duration) (sam
 		})
 	}
 	err := pause(ctx, d/10)
+	served := s.server()
 	start, cpu := time.Now(), processTime()
 	phase.Store(measuring)
 	if err == nil {
@@ -67,6 +79,10 @@ func drive(ctx context.Context, s subject, goroutines int, d time.Duration) (sam
 	}
 	phase.Store(stopping)
 	elapsed, spent := time.Since(start), processTime()-cpu
+	served = s.server() - served
+	if s.over != nil {
+		s.over()
+	}
 	wg.Wait()
 	if failed := errors.Join(errs...); failed != nil {
 		return sample{}, failed
@@ -82,6 +98,7 @@ func drive(ctx context.Context, s subject, goroutines int, d time.Duration) (sam
 	}
 	out.rate = float64(total) / elapsed.Seconds()
 	out.cpu = micros(spent) / float64(max(total, 1))
+	out.server = micros(served) / float64(max(total, 1))
 	return out, nil
 }
 
@@ -91,6 +108,7 @@ type results map[string]map[int]*series
 type series struct {
 	rates      []float64
 	cpu        []float64
+	server     []float64
 	acquireP50 []float64
 	acquireP99 []float64
 }
@@ -105,6 +123,7 @@ func (r results) add(name string, goroutines int, s sample) {
 	at := r[name][goroutines]
 	at.rates = append(at.rates, s.rate)
 	at.cpu = append(at.cpu, s.cpu)
+	at.server = append(at.server, s.server)
 	at.acquireP50 = append(at.acquireP50, stats.Percentile(s.acquire, 50))
 	at.acquireP99 = append(at.acquireP99, stats.Percentile(s.acquire, 99))
 }

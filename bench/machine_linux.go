@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,4 +71,27 @@ func processorTimes() (busy, total time.Duration, ok bool) {
 		}
 	}
 	return busy, total, true
+}
+
+// familyTime is the processor time that a process and its children which still run have used.
+func familyTime(pid string) time.Duration {
+	total := runTime(pid)
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return total
+	}
+	for _, path := range all {
+		if parent := firstMatch(path, `^[0-9]+ \(.*\) [A-Z] ([0-9]+) `); parent == pid {
+			total += runTime(filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return total
+}
+
+func runTime(pid string) time.Duration {
+	nanos, err := strconv.ParseInt(firstMatch("/proc/"+pid+"/schedstat", `^([0-9]+) `), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(nanos)
 }

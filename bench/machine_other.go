@@ -13,3 +13,5 @@ func processTime() time.Duration { return 0 }
 func childrenTime() time.Duration { return 0 }
 
 func processorTimes() (busy, total time.Duration, ok bool) { return 0, 0, false }
+
+func familyTime(string) time.Duration { return 0 }

@@ -131,7 +131,7 @@ func TestOneFailureDoesNotHideTheOthers(t *testing.T) {
 
 func TestDriveCountsWhatItMeasures(t *testing.T) {
 	const goroutines = 4
-	s := subject{"counting", func(ctx context.Context, _, _ int) (time.Duration, error) {
+	s := subject{name: "counting", cycle: func(ctx context.Context, _, _ int) (time.Duration, error) {
 		return 2 * time.Millisecond, pause(ctx, time.Millisecond)
 	}}
 	got, err := drive(t.Context(), s, goroutines, 50*time.Millisecond)
@@ -150,7 +150,7 @@ func TestDriveCountsWhatItMeasures(t *testing.T) {
 // TestDriveStopsAtAnError: a benchmark of calls that fail would be very fast.
 func TestDriveStopsAtAnError(t *testing.T) {
 	broken := errors.New("broken")
-	s := subject{"failing", func(ctx context.Context, g, n int) (time.Duration, error) {
+	s := subject{name: "failing", cycle: func(ctx context.Context, g, n int) (time.Duration, error) {
 		if g == 1 && n == 3 {
 			return 0, broken
 		}

@@ -23,6 +23,14 @@ func benchmarks() []benchmark {
 		{"fenced", "Fenced against unfenced transactions", runFenced},
 		{"processes", "Renewals beside busy processes on one file", runProcesses},
 		{"renewal", "Renewal of a session that holds 50,000 leases", runRenewal},
+		{"pg-cycle", "PostgreSQL: acquire and release against a hand-written lease", runPGCycle},
+		{"pg-contended", "PostgreSQL: one name that everybody wants", runPGContended},
+		{"pg-losing", "PostgreSQL: attempts that lose", runPGLosing},
+		{"pg-renewal", "PostgreSQL: renewal of a session that holds 50,000 leases", runPGRenewal},
+		{"pg-fenced", "PostgreSQL: fenced against unfenced writes", runPGFenced},
+		{"pg-expiry", "PostgreSQL: 100,000 leases that expire within a second", runPGExpiry},
+		{"pg-slow", "PostgreSQL: a disk that is 2 ms slower", runPGSlow},
+		{"pg-profile", "PostgreSQL: where the time of a cycle goes", runPGProfile},
 		{"short", "A whole short process: tenure run", runShort},
 	}
 }

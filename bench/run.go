@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +52,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.tenure, "tenure", "", "the tenure `binary` to time; default: it is built first")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to `file`")
 	f.BoolVar(&o.strict, "strict", false, "exit 1 when a target was missed")
-	f.BoolVar(&o.docs, "docs", false, "write docs/performance.md from results, and run nothing")
+	f.BoolVar(&o.docs, "docs", false, "write docs/performance.md and its pictures from results, and run nothing")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -114,25 +113,28 @@ func moduleFolder() string {
 	return "."
 }
 
-// writePage writes docs/performance.md.
+// writePage writes docs/performance.md, and its pictures beside the results.
 func writePage(module string) error {
-	page, err := makePage(module)
+	reports, err := readResults(module)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(module, "..", "docs", "performance.md"), []byte(page), 0o644)
+	page, err := report.Page(reports)
+	if err != nil {
+		return err
+	}
+	for _, r := range reports {
+		err = errors.Join(err, r.WriteChart(filepath.Join(module, "results")))
+	}
+	return errors.Join(err, os.WriteFile(filepath.Join(module, "..", "docs", "performance.md"), []byte(page), 0o644))
 }
 
-func makePage(module string) (string, error) {
+func readResults(module string) ([]*report.Report, error) {
 	var names []string
 	for _, b := range benchmarks() {
 		names = append(names, b.name)
 	}
-	reports, err := report.ReadAll(filepath.Join(module, "results"), names)
-	if err != nil {
-		return "", err
-	}
-	return report.Page(reports)
+	return report.ReadAll(filepath.Join(module, "results"), names)
 }
 
 // choose returns the named benchmarks in the order of the list, all for no names.
@@ -222,18 +224,4 @@ func runOne(ctx context.Context, o options, b benchmark, stderr io.Writer) (_ *r
 	}
 	r.Machine.Others = others()
 	return r, nil
-}
-
-func startProfile(path string) (stop func() error, err error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return func() error {
-		pprof.StopCPUProfile()
-		return file.Close()
-	}, nil
 }

@@ -14,7 +14,9 @@ sides ran beside each other, round after round, in one process. A figure is the 
 To repeat it: ` + "`make bench`" + `, or ` + "`cd bench && go run . --list`" + ` for one benchmark at a time. To renew this page, on a quiet machine:
 ` + "`cd bench && go run . --out results && go run . --docs`" + `.
 
-What is not measured here: a loss of power, a network file system, other platforms than the one named.
+The PostgreSQL parts start servers of their own, with fsync on, whose files are where temporary files are (TMPDIR), and where that is memory they show nothing.
+
+What is not measured here: a loss of power, a network file system, a network between program and server, a server with more data than memory, other platforms than the one named.
 `
 
 // Page is docs/performance.md. It returns an error for a quick run's report: its figures mean nothing.
@@ -46,6 +48,9 @@ func (t Target) got() string {
 
 func (r *Report) section(b *strings.Builder) {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", r.Title, r.Method)
+	if r.Chart() != "" {
+		fmt.Fprintf(b, "\n![%s](../bench/results/%s)\n", r.Title, r.ChartFile())
+	}
 	for _, table := range r.Tables {
 		fmt.Fprintf(b, "\n%s\n\n", table.Title)
 		for i, line := range table.grid() {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenure-go/tenure/bench/stats"
@@ -36,6 +37,7 @@ type Machine struct {
 	FileSystem  string  `json:"file_system"`
 	Go          string  `json:"go"`
 	SQLite      string  `json:"sqlite"`
+	PostgreSQL  string  `json:"postgresql,omitempty"` // of the benchmarks that run one
 	Driver      string  `json:"driver"`
 	FsyncMicros float64 `json:"fsync_us"` // median of 4 KiB write + fsync, just before the benchmark
 	// Others is the share of the processors' time, 0 to 1, that went to other programs meanwhile; absent where that cannot be read.
@@ -55,6 +57,23 @@ type Table struct {
 	Label   string   `json:"label"` // heading of the labels
 	Columns []string `json:"columns"`
 	Rows    []Row    `json:"rows"`
+	Chart   bool     `json:"chart,omitempty"` // it is drawn, too
+}
+
+// AddTable adds a table with a row for each name and a column for each count of goroutines, each cell from its rounds.
+func (r *Report) AddTable(title string, goroutines []int, names []string, rounds func(name string, goroutines int) []float64) {
+	t := Table{Title: title, Label: "goroutines"}
+	for _, g := range goroutines {
+		t.Columns = append(t.Columns, strconv.Itoa(g))
+	}
+	for _, name := range names {
+		row := Row{Label: name}
+		for _, g := range goroutines {
+			row.Cells = append(row.Cells, Rounds(rounds(name, g)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	r.Tables = append(r.Tables, t)
 }
 
 // Row is one line of a table.
@@ -129,7 +148,7 @@ func overRounds(what, must string, limit float64, unit string, rounds []float64)
 	return t
 }
 
-// Write writes the report to folder/NAME.json and returns the path.
+// Write writes the report to folder/NAME.json, and its picture beside it, and returns the path.
 func (r *Report) Write(folder string) (string, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -139,7 +158,7 @@ func (r *Report) Write(folder string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(folder, r.Name+".json")
-	return path, os.WriteFile(path, append(text, '\n'), 0o644)
+	return path, errors.Join(os.WriteFile(path, append(text, '\n'), 0o644), r.WriteChart(folder))
 }
 
 // ReadAll reads the named reports of a folder in that order. One that is not there is an error: a page without

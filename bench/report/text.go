@@ -77,8 +77,12 @@ func (m Machine) String() string {
 	if m.Others != nil {
 		others = fmt.Sprintf("; other programs used %.0f %% of the processors meanwhile", 100**m.Others)
 	}
-	return fmt.Sprintf("%d processors%s, %s, %s, %s, SQLite %s (%s), fsync of 4 KiB %s us%s",
-		m.Processors, processor, m.System, m.FileSystem, m.Go, m.SQLite, m.Driver, Format(m.FsyncMicros), others)
+	database := fmt.Sprintf("SQLite %s (%s)", m.SQLite, m.Driver)
+	if m.PostgreSQL != "" {
+		database = "PostgreSQL " + m.PostgreSQL
+	}
+	return fmt.Sprintf("%d processors%s, %s, %s, %s, %s, fsync of 4 KiB %s us%s",
+		m.Processors, processor, m.System, m.FileSystem, m.Go, database, Format(m.FsyncMicros), others)
 }
 
 // String is one line about how long it ran.
