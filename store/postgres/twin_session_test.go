@@ -47,6 +47,14 @@ func sessionTrials() []trial {
 		meets("a release", one, releaseMeetsAcquire, noKeyShare(one)),
 		meets("a release", many, releaseMeetsAcquire, noKeyShare(many)),
 		{
+			name:  "a renewal drops a record while a late duplicate is judged",
+			run:   duplicateMeetsRenewal,
+			pause: []edit{{"acquire_rows", "r := tenure.judge(s, p_closed_below, p_id, v_names, p_max_hold, v_now);\n\tIF r.o = -2", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tr := tenure.judge(s, p_closed_below, p_id, v_names, p_max_hold, v_now);\n\tIF r.o = -2"}},
+			twins: map[string][]edit{
+				"the bound was read before the records": {{"judge", "v_is_closed OR p_id < x.closed_below", "v_is_closed"}},
+			},
+		},
+		{
 			name: "an acquire waits past its own session's expiry",
 			run:  acquireWaits,
 			twins: map[string][]edit{
@@ -238,4 +246,33 @@ func (r *rig) waitingAcquire(ctx context.Context, session fence.ID, how lease.En
 		return nil
 	}
 	return wantEnded(err, how)
+}
+
+// duplicateMeetsRenewal: a duplicate of an acquire arrives long after its release, of which there is a record, and meets the renewal that makes
+// the record needless.
+func duplicateMeetsRenewal(ctx context.Context, r *rig) error {
+	session, successor := r.open(ctx, time.Minute), r.open(ctx, time.Minute)
+	claim := r.acquire(ctx, session, "n")
+	r.release(ctx, session, claim)
+	r.release(ctx, successor, r.acquire(ctx, successor, "n"))
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT pg_advisory_xact_lock($1)`, gate)
+	var code int
+	late := start(func() error {
+		return r.own.QueryRow(ctx, `SELECT code FROM `+rows, uuid(session), uuid(claim.Acquisition), "n").Scan(&code)
+	})
+	if !r.blocked(ctx, 1, late) {
+		return fmt.Errorf("the duplicate did not wait: %w", <-late)
+	}
+	if _, err := r.store.Renew(ctx, lease.RenewRequest{Session: session, ClosedBelow: r.ids.New()}); err != nil {
+		return err
+	}
+	x.commit(ctx)
+	if err := <-late; err != nil {
+		return err
+	}
+	if code == codeDone {
+		return broken("an id was granted again after its release")
+	}
+	return nil
 }

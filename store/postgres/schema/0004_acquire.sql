@@ -267,8 +267,10 @@ BEGIN
 		END IF;
 		RETURN r;
 	END IF;
-	SELECT e.how INTO v_how FROM tenure.ended e WHERE e.session = s.id AND e.acquisition = p_id;
-	IF FOUND THEN
+	-- In one statement: a renewal beside this raises the bound, and drops the records below it.
+	SELECT e.how, v_is_closed OR p_id < x.closed_below INTO v_how, v_is_closed
+	FROM tenure.session x LEFT JOIN tenure.ended e ON e.session = x.id AND e.acquisition = p_id WHERE x.id = s.id;
+	IF v_how IS NOT NULL THEN
 		RETURN tenure.tell_over(s.id, p_id, v_how, 1::smallint);
 	ELSIF v_is_closed THEN
 		r.code := 3; r.how := 6;
