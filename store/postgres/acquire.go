@@ -71,19 +71,10 @@ func (s *Store) acquire(ctx context.Context, own *session, req lease.AcquireRequ
 
 // acquireOne runs on the caller's goroutine.
 func (s *Store) acquireOne(ctx context.Context, c *call) {
-	conn, err := s.conn(ctx, c.op)
-	if err != nil {
-		c.err = err
-		return
-	}
-	defer conn.Release()
 	row := new(grantRow)
-	err = conn.QueryRow(ctx, grantColumns+`tenure.acquire_one($1, $2, $3, $4, $5)`,
-		uuid(c.acquire.Session), uuid(c.closedBelow), uuid(c.id), c.name, interval(c.acquire.MaxHold)).Scan(row.dest()...)
-	if err == nil {
-		err = replicated(conn.Conn())
-	}
-	if c.err = s.acquireFailed(ctx, c.id, err); c.err == nil && err == nil {
+	err := s.row(ctx, c.op, row.dest(), grantColumns+`tenure.acquire_one($1, $2, $3, $4, $5)`,
+		uuid(c.acquire.Session), uuid(c.closedBelow), uuid(c.id), c.name, interval(c.acquire.MaxHold))
+	if c.err = s.acquireFailed(ctx, c.id, err); err == nil {
 		c.grant = row
 	}
 }
@@ -103,20 +94,8 @@ func (s *Store) acquireFailed(ctx context.Context, id fence.ID, err error) error
 	return s.failed("acquire", id, true, err)
 }
 
-// acquireMany grants what a batch can. New names among old ones are left to a batch of their own; whoever is without an answer after
-// that asks singly.
+// acquireMany grants what a batch can; whoever is without an answer after that asks singly.
 func (s *Store) acquireMany(ctx context.Context, batch []*call) {
-	for range 2 {
-		left := s.acquireBatch(ctx, batch)
-		if len(left) < 2 || len(left) == len(batch) {
-			return
-		}
-		batch = left
-	}
-}
-
-// acquireBatch returns the calls that got no answer.
-func (s *Store) acquireBatch(ctx context.Context, batch []*call) (left []*call) {
 	ids, names := make([]pgtype.UUID, len(batch)), make([]string, len(batch))
 	holds, anyHold := make([]pgtype.Interval, len(batch)), false
 	var below fence.ID
@@ -130,17 +109,15 @@ func (s *Store) acquireBatch(ctx context.Context, batch []*call) (left []*call) 
 	if !anyHold {
 		holds = nil
 	}
-	rows, err := s.grantRows(ctx, `tenure.acquire_many($1, $2, $3, $4, $5)`, uuid(batch[0].acquire.Session), uuid(below), ids, names, holds)
-	for i := range rows {
-		batch[rows[i].o-1].grant = &rows[i]
+	var r batchRow
+	err := s.row(ctx, "acquire", r.dest(), batchColumns+`tenure.acquire_many($1, $2, $3, $4, $5)`,
+		uuid(batch[0].acquire.Session), uuid(below), ids, names, holds)
+	if err == nil {
+		r.deal(batch)
 	}
-	failed := s.acquireFailed(ctx, batch[0].id, err)
 	for _, c := range batch {
-		if c.err = failed; failed == nil && c.grant == nil {
-			left = append(left, c)
-		}
+		c.err = s.acquireFailed(ctx, c.id, err)
 	}
-	return left
 }
 
 // grantRows runs a function that returns grants, in a transaction of its own.

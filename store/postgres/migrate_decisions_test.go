@@ -37,7 +37,7 @@ func decisions() map[decision][]string {
 		forOwner:     {"epoch_raise", "authority_new"},
 		internal: {
 			"timeline", "how", "over_by", "fail", "check_name", "check_id", "durable", "read_committed", "jump",
-			"settle_session", "sweep", "held_among", "lock_names", "judge", "tell_over", "grants", "take", "bury", "make_names", "release_over",
+			"settle_session", "sweep", "held_among", "lock_names", "judge", "tell_over", "grants", "take", "bury", "make_names", "lock_others", "lock_session", "release_over",
 			"leases_where", "check_claim", "refuse", "foreign_claim", "claim_ahead", "verify_long", "raise_mark", "bound_by", "check_resource",
 			"check_duration", "check_names", "enter_incarnation_if_new",
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tenure-go/tenure/fence"
@@ -55,13 +54,12 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 	return released, err
 }
 
-// asynchronous stands in the FROM list of a release, which is a transaction of its own: the setting is looked at when it commits. The
-// functions themselves never lower anything.
-const asynchronous = `set_config('synchronous_commit', 'off', true), `
+// asynchronous stands beside a release, which is a transaction of its own: the setting is looked at when it commits. The functions
+// themselves never lower anything.
+const asynchronous = ` FROM set_config('synchronous_commit', 'off', true)`
 
 func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call, sync bool) {
-	rows, err := s.releaseRows(ctx, sync, `tenure.release_one($1, $2, $3, $4) AS released, LATERAL (SELECT 1 AS o) one WHERE released`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
-	c.released = len(rows) == 1
+	err := s.releaseCall(ctx, sync, &c.released, `SELECT tenure.release_one($1, $2, $3, $4)`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
 	c.err = s.releaseFailed(c.id, err)
 }
 
@@ -74,11 +72,12 @@ func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call
 			below = c.closedBelow
 		}
 	}
-	rows, err := s.releaseRows(ctx, sync, `tenure.release_many($1, $2, $3, $4) AS o`, uuid(session), uuid(below), ids, names)
+	var done []int32
+	err := s.releaseCall(ctx, sync, &done, `SELECT tenure.release_many($1, $2, $3, $4)`, uuid(session), uuid(below), ids, names)
 	for _, c := range batch {
 		c.err = s.releaseFailed(c.id, err)
 	}
-	for _, o := range rows {
+	for _, o := range done {
 		batch[o-1].released = true
 	}
 }
@@ -92,23 +91,12 @@ func (s *Store) releaseFailed(id fence.ID, err error) error {
 	return s.failed("release", id, true, err)
 }
 
-// releaseRows runs a release in a transaction of its own, which may be asynchronous, and returns what it yields.
-func (s *Store) releaseRows(ctx context.Context, sync bool, function string, args ...any) ([]int32, error) {
-	conn, err := s.conn(ctx, "release")
-	if err != nil {
-		return nil, err
+// releaseCall runs a release in a transaction of its own, which may be asynchronous.
+func (s *Store) releaseCall(ctx context.Context, sync bool, dest any, call string, args ...any) error {
+	if !sync {
+		call += asynchronous
 	}
-	defer conn.Release()
-	from := asynchronous
-	if sync {
-		from = ""
-	}
-	rows, err := conn.Query(ctx, `SELECT o FROM `+from+function, args...)
-	if err != nil {
-		return nil, err
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[int32])
-	return all, errors.Join(err, replicated(conn.Conn()))
+	return s.row(ctx, "release", []any{dest}, call, args...)
 }
 
 // releaseSingly decides by the whole rule, durably.

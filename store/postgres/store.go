@@ -191,16 +191,20 @@ func (s *Store) one(ctx context.Context, op string, id fence.ID, dest []any, sql
 		return err
 	}
 	defer s.leave()
+	return s.failed(op, id, true, s.row(ctx, op, dest, sql, args...))
+}
+
+// row is one without the translation of the driver's errors.
+func (s *Store) row(ctx context.Context, op string, dest []any, sql string, args ...any) error {
 	c, err := s.conn(ctx, op)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	err = c.QueryRow(ctx, sql, args...).Scan(dest...)
-	if err == nil {
-		err = replicated(c.Conn())
+	if err := c.QueryRow(ctx, sql, args...).Scan(dest...); err != nil {
+		return err
 	}
-	return s.failed(op, id, true, err)
+	return replicated(c.Conn())
 }
 
 // again runs a call that may answer "begin again", a bounded number of times.

@@ -179,7 +179,9 @@ func (x *hand) do(ctx context.Context, sql string, args ...any) {
 const (
 	rows = `tenure.acquire_rows($1, '00000000-0000-0000-0000-000000000000', $2, ARRAY[$3], NULL, 1000)`
 	one  = `tenure.acquire_one($1, '00000000-0000-0000-0000-000000000000', $2, $3, NULL)`
-	many = `tenure.acquire_many($1, '00000000-0000-0000-0000-000000000000', ARRAY[$2::uuid], ARRAY[$3], ARRAY[NULL::interval])`
+	many = `(SELECT CASE WHEN m.os IS NOT NULL THEN 0 ELSE 1 END AS code, coalesce(m.tokens[1], m.held_tokens[1]) AS token
+		FROM tenure.acquire_many($1, '00000000-0000-0000-0000-000000000000', ARRAY[$2::uuid], ARRAY[$3], NULL) m
+		WHERE m.os IS NOT NULL OR m.held_os IS NOT NULL) answer`
 )
 
 // acquire asks for one name by the whole rule, within this transaction.

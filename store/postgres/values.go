@@ -73,3 +73,35 @@ func (r *grantRow) dest() []any {
 
 // grantColumns of a function that returns tenure.grant_row.
 const grantColumns = `SELECT o, code, how, token, remaining, hold_left, what FROM `
+
+// batchRow is the result of tenure.acquire_many: what it granted, and what it refused as held.
+type batchRow struct {
+	os         []int32
+	tokens     []int64
+	holdLefts  []pgtype.Interval
+	remaining  pgtype.Interval
+	heldOs     []int32
+	heldTokens []int64
+	heldLefts  []pgtype.Interval
+	heldOwners []string
+}
+
+const batchColumns = `SELECT os, tokens, hold_lefts, remaining, held_os, held_tokens, held_lefts, held_owners FROM `
+
+func (r *batchRow) dest() []any {
+	return []any{&r.os, &r.tokens, &r.holdLefts, &r.remaining, &r.heldOs, &r.heldTokens, &r.heldLefts, &r.heldOwners}
+}
+
+// deal gives each call its answer, where there is one.
+func (r *batchRow) deal(batch []*call) {
+	for i, o := range r.os {
+		row := &grantRow{o: 1, code: codeDone, token: &r.tokens[i], remaining: r.remaining}
+		if len(r.holdLefts) > 0 {
+			row.holdLeft = r.holdLefts[i]
+		}
+		batch[o-1].grant = row
+	}
+	for i, o := range r.heldOs {
+		batch[o-1].grant = &grantRow{o: 1, code: codeHeld, token: &r.heldTokens[i], remaining: r.heldLefts[i], what: &r.heldOwners[i]}
+	}
+}

@@ -52,10 +52,12 @@ BEGIN
 END $$;
 
 -- Many requests of one session, one name each: strangers to each other. p_max_holds is NULL where none has a MaxHold. Plans are kept by a
--- connection, also those made when the tables were empty: so they are told to use the indexes. It returns a row for each that it granted
--- or refused as held; whoever has no row asks singly. It waits for no lease row. A batch in which every name is taken writes nothing.
-CREATE FUNCTION tenure.acquire_many(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[], p_max_holds interval[])
-RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+-- connection, also those made when the tables were empty: so they are told to use the indexes. The result is one row of
+-- arrays: which it granted (os), and which it refused as held; whoever is in neither asks singly. It waits for no lease row. A batch in which every name is taken writes nothing.
+CREATE FUNCTION tenure.acquire_many(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[], p_max_holds interval[],
+	OUT os int[], OUT tokens bigint[], OUT hold_lefts interval[], OUT remaining interval,
+	OUT held_os int[], OUT held_tokens bigint[], OUT held_lefts interval[], OUT held_owners text[])
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_missing text[] := '{}';
@@ -79,7 +81,8 @@ BEGIN
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
 		v_missing := ARRAY(SELECT u.name FROM unnest(p_names) u (name) LEFT JOIN tenure.lease l ON l.name = u.name WHERE l.name IS NULL ORDER BY u.name COLLATE "C");
 		IF v_rows IS NULL AND v_missing = '{}' THEN
-			RETURN QUERY SELECT * FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names);
+			SELECT array_agg(h.o), array_agg(h.token), array_agg(h.remaining), array_agg(h.what) INTO held_os, held_tokens, held_lefts, held_owners
+			FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names) h;
 			RETURN;
 		END IF;
 	END IF;
@@ -102,7 +105,7 @@ BEGIN
 			WHERE l.token = 0 AND l.name = ANY (v_missing) ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
 	END IF;
 	v_closed := EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= p_closed_below);
-	RETURN QUERY
+	WITH g AS (
 		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_ids[k.o], names = 1,
 			bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
 			max_hold = p_max_holds[k.o], hold_until = clock_timestamp() + p_max_holds[k.o], over = 0
@@ -110,9 +113,12 @@ BEGIN
 		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()
 			AND p_ids[k.o] >= greatest(s.closed_below, p_closed_below) AND (l.session IS DISTINCT FROM p_session OR p_ids[k.o] >= l.bound)
 			AND (NOT v_closed OR NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_ids[k.o]))
-		RETURNING k.o, 0::smallint, 0::smallint, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp(), NULL::text;
+		RETURNING k.o, l.token, s.expires_at - clock_timestamp() AS remaining, l.hold_until - clock_timestamp() AS hold_left)
+	SELECT array_agg(g.o), array_agg(g.token), array_agg(g.hold_left) FILTER (WHERE p_max_holds IS NOT NULL), min(g.remaining)
+	INTO os, tokens, hold_lefts, remaining FROM g;
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
-		RETURN QUERY SELECT * FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names);
+		SELECT array_agg(h.o), array_agg(h.token), array_agg(h.remaining), array_agg(h.what) INTO held_os, held_tokens, held_lefts, held_owners
+		FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names) h;
 	END IF;
 END $$;
 

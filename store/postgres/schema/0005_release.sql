@@ -1,8 +1,8 @@
 -- Releasing. The known case is one update, and may be asynchronous; an id that no row knows is closed in a transaction of its own.
 
--- Releases of one session, one name each. Returns the ordinals of those that it released; whoever is missing asks singly. Skips what is locked.
+-- Releases of one session, one name each. Returns the ordinals of those that it released, or NULL; whoever is missing asks singly. Skips what is locked.
 CREATE FUNCTION tenure.release_many(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[])
-RETURNS SETOF int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+RETURNS int[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_rows tid[];
 	v_os int[];
@@ -14,11 +14,13 @@ BEGIN
 		SELECT l.ctid, u.o FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
 		WHERE l.acquisition = u.id AND l.session = p_session AND l.names = 1 AND l.over = 0
 		ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
-	RETURN QUERY
+	WITH d AS (
 		UPDATE tenure.lease l SET over = 1, over_at = clock_timestamp(), bound = greatest(l.bound, p_closed_below)
 		FROM unnest(v_rows, v_os) k (c, o), tenure.session s
 		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp())
-		RETURNING k.o;
+		RETURNING k.o)
+	SELECT array_agg(d.o) INTO v_os FROM d;
+	RETURN v_os;
 END $$;
 
 CREATE FUNCTION tenure.release_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text)
