@@ -40,7 +40,7 @@ func (s *Store) Acquire(ctx context.Context, req lease.AcquireRequest) ([]lease.
 }
 
 func sameNames(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+	return slices.Equal(a, b) || len(a) == len(b) && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // otherNames answers a request under an id that is in use, or was used, for other names.
@@ -159,13 +159,20 @@ func (s *Store) acquireSingly(ctx context.Context, own *session, req lease.Acqui
 	case <-ctx.Done():
 		return nil, &lease.UnavailableError{Op: "acquire", Err: context.Cause(ctx)}
 	}
-	for range maxAttempts {
+	for attempt := range maxAttempts {
+		var wait time.Duration // a row that is locked has most often just been granted: the next look says so, and who waits would only queue for that
+		if attempt >= looks {
+			wait = waitFor(ctx)
+		}
 		rows, err := s.grantRows(ctx, `tenure.acquire_rows($1, $2, $3, $4, $5, $6)`,
-			uuid(req.Session), uuid(req.ClosedBelow), uuid(req.ID), req.Names, interval(req.MaxHold), waitFor(ctx).Milliseconds())
+			uuid(req.Session), uuid(req.ClosedBelow), uuid(req.ID), req.Names, interval(req.MaxHold), wait.Milliseconds())
 		if err != nil {
 			if err := s.acquireFailed(ctx, req.ID, err); err != nil {
 				return nil, err
 			}
+			continue
+		}
+		if attempt < looks && len(rows) > 0 && rows[0].code == codeLocked {
 			continue
 		}
 		if grants, again, err := s.granted(ctx, req, rows); !again {

@@ -119,7 +119,7 @@ func TestClockStepsToAndFro(t *testing.T) {
 		return nil
 	})
 	c := &course{rules: []rule{tokensRise, noneRevived}, lenient: true, stepped: true}
-	r.race(ctx, c, []*Store{r.store}, 3)
+	r.race(ctx, c, 3)
 	if err := <-stepping; err != nil && !slices.Contains([]string{stateDeadlock, stateSerialization}, state(err)) {
 		t.Error(err)
 	}

@@ -57,7 +57,7 @@ func TestTerminatedInEachStep(t *testing.T) {
 			}
 		}
 	}()
-	r.race(ctx, &course{lenient: true}, []*Store{r.store}, 3)
+	r.race(ctx, &course{lenient: true}, 3)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		t.Errorf("%d connections were not ended in time: %v", rounds, cause)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -37,17 +38,35 @@ func (l *lane) do(ctx context.Context, s *Store, c *call, single func(context.Co
 	if !l.busy {
 		l.busy = true
 		l.mu.Unlock()
-		defer l.next(s, many)
-		single(ctx, c)
-		return c.err
+		runtime.Gosched() // whoever is ready asks first, and shares the statement; alone, this costs nothing
+		l.mu.Lock()
+		if len(l.queue) == 0 {
+			l.mu.Unlock()
+			defer l.next(s, many)
+			single(ctx, c)
+			return c.err
+		}
+		l.enqueueLocked(c)
+		l.mu.Unlock()
+		l.next(s, many)
+		return l.wait(ctx, c)
 	}
 	if len(l.queue) >= maxQueue {
 		l.mu.Unlock()
 		return &lease.UnavailableError{Op: c.op, Err: errQueueFull}
 	}
+	l.enqueueLocked(c)
+	l.mu.Unlock()
+	return l.wait(ctx, c)
+}
+
+func (l *lane) enqueueLocked(c *call) {
 	c.done = make(chan struct{})
 	l.queue = append(l.queue, c)
-	l.mu.Unlock()
+}
+
+// wait is for the answer of a batch, or for the end of ctx.
+func (l *lane) wait(ctx context.Context, c *call) error {
 	select {
 	case <-c.done:
 		return c.err
@@ -91,6 +110,7 @@ func (l *lane) next(s *Store, many func(context.Context, []*call)) {
 			for _, c := range batch {
 				close(c.done)
 			}
+			runtime.Gosched() // those who were answered may ask again, in the next batch
 		}
 	}()
 }

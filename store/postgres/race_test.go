@@ -2,10 +2,13 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/clock"
 	"github.com/tenure-go/tenure/lease"
 )
 
@@ -42,7 +46,7 @@ const (
 // course is one race: what its clients share.
 type course struct {
 	t       testing.TB
-	start   time.Time
+	clock   func() time.Duration // the boot clock, which all processes share
 	history history
 	over    context.Context
 	counts  [6]atomic.Int64 // see below
@@ -60,7 +64,7 @@ const (
 	countReplays
 )
 
-func (c *course) now() time.Duration { return time.Since(c.start) }
+func (c *course) now() time.Duration { return c.clock() }
 
 // pause waits; it is false when the race is over.
 func (c *course) pause(d time.Duration) bool {
@@ -174,7 +178,7 @@ func (r *racer) settle() {
 	defer r.mu.Unlock()
 	for _, g := range r.told {
 		if r.closing > 0 {
-			g.until = min(g.until, r.closing)
+			g.Until = min(g.Until, r.closing)
 		}
 		r.history.granted(g)
 	}
@@ -326,8 +330,8 @@ func (r *racer) cycle(names []string, hold time.Duration) error {
 		end, givenUp = min(end, at), true
 	}
 	for _, g := range grants {
-		r.tell(grantTold{name: g.Claim.Name, session: r.id, id: req.ID, token: g.Claim.Token, sent: sent, from: from, until: end,
-			givenUp: givenUp, bounded: hold > 0})
+		r.tell(grantTold{Name: g.Claim.Name, Session: r.id, ID: req.ID, Token: g.Claim.Token, Sent: sent, From: from, Until: end,
+			GivenUp: givenUp, Bounded: hold > 0})
 	}
 	if !abandon {
 		return r.release(req)
@@ -388,23 +392,29 @@ func (r *racer) overtake() error {
 	return nil
 }
 
-// race lets sessions of several stores race for the same names, and judges what they were told.
-func (r *rig) race(ctx context.Context, c *course, stores []*Store, sessions int) {
-	r.t.Helper()
-	c.t, c.start, c.over = r.t, time.Now(), ctx
+// run lets sessions of a store race for the same names until ctx ends.
+func (c *course) run(ctx context.Context, t testing.TB, s *Store, sessions int) {
+	t.Helper()
+	c.t, c.clock, c.over = t, clock.Boot(), ctx
 	names := make([]string, raceNames)
 	for i := range names {
 		names[i] = fmt.Sprintf("n%02d", i)
 	}
 	var racers sync.WaitGroup
-	for _, s := range stores {
-		for range sessions {
-			racers.Go(func() { c.live(s, names) })
-		}
+	for range sessions {
+		racers.Go(func() { c.live(s, names) })
 	}
 	racers.Wait()
-	r.t.Logf("%d grants, %d sessions abandoned, %d closed, %d releases beside their acquires, %d late duplicates, %d calls without an answer", c.counts[countGrants].Load(),
+	t.Logf("%d grants, %d sessions abandoned, %d closed, %d releases beside their acquires, %d late duplicates, %d calls without an answer", c.counts[countGrants].Load(),
 		c.counts[countAbandoned].Load(), c.counts[countClosed].Load(), c.counts[countTombstones].Load(), c.counts[countReplays].Load(), c.counts[countUnanswered].Load())
+	if c.counts[countGrants].Load() == 0 || c.counts[countAbandoned].Load() == 0 || c.counts[countClosed].Load() == 0 || c.counts[countTombstones].Load() == 0 {
+		t.Error("the race was no race")
+	}
+}
+
+// judge looks at what all clients of a race were told, and at what is in the database.
+func (r *rig) judge(c *course) {
+	r.t.Helper()
 	if c.rules == nil {
 		c.rules = allRules()
 	}
@@ -417,16 +427,69 @@ func (r *rig) race(ctx context.Context, c *course, stores []*Store, sessions int
 	if n := deadlocks(r.harness); n > 0 && !c.stepped {
 		r.t.Errorf("%d deadlocks", n)
 	}
-	if c.counts[countGrants].Load() == 0 || c.counts[countAbandoned].Load() == 0 || c.counts[countClosed].Load() == 0 || c.counts[countTombstones].Load() == 0 {
-		r.t.Error("the race was no race")
-	}
 }
 
-// TestRace: two stores, as of two processes, and three sessions of each: batches in whatever order, take-overs from each other, releases beside
-// their acquires, closes beside waiting acquires.
+// race is run and judged in this process alone.
+func (r *rig) race(ctx context.Context, c *course, sessions int) {
+	r.t.Helper()
+	c.run(ctx, r.t, r.store, sessions)
+	r.judge(c)
+}
+
+// What the other process of a race gets to know.
+const (
+	raceURL  = "TENURE_POSTGRES_RACE_URL"
+	raceFile = "TENURE_POSTGRES_RACE_FILE" // where it writes its history
+)
+
+// TestRace: two processes, with three sessions each: batches in whatever order, take-overs from each other, releases beside their acquires, closes
+// beside waiting acquires, late duplicates.
 func TestRace(t *testing.T) {
-	r := &rig{t: t, harness: newHarness(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), raceTime(t))
 	defer cancel()
-	r.race(ctx, &course{}, []*Store{r.store, openStore(t, r.url(), Options{})}, 3)
+	if url := os.Getenv(raceURL); url != "" {
+		raceElsewhere(ctx, t, url)
+		return
+	}
+	r := &rig{t: t, harness: newHarness(t)}
+	file := filepath.Join(t.TempDir(), "history")
+	other := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRace$", "-test.v")
+	other.Env = append(os.Environ(), raceURL+"="+r.url(), raceFile+"="+file)
+	done := start(func() error {
+		output, err := other.CombinedOutput()
+		t.Logf("the other process: %s", output)
+		return err
+	})
+	c := &course{}
+	c.run(ctx, t, r.store, 3)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told struct {
+		Grants   []grantTold
+		Renewals []renewalTold
+	}
+	if err := json.Unmarshal(text, &told); err != nil || len(told.Grants) == 0 {
+		t.Fatalf("the other process was told %d grants, %v", len(told.Grants), err)
+	}
+	c.history.grants, c.history.renewals = append(c.history.grants, told.Grants...), append(c.history.renewals, told.Renewals...)
+	r.judge(c)
+}
+
+// raceElsewhere is the other process.
+func raceElsewhere(ctx context.Context, t *testing.T, url string) {
+	t.Helper()
+	c := &course{}
+	c.run(ctx, t, openStore(t, url, Options{}), 3)
+	text, err := json.Marshal(map[string]any{"Grants": c.history.grants, "Renewals": c.history.renewals})
+	if err == nil {
+		err = os.WriteFile(os.Getenv(raceFile), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -209,7 +209,8 @@ type session struct {
 	ctx      context.Context // ends what waits, when the session is closed or found to be over
 	cancel   context.CancelFunc
 	known    map[fence.ID][]string // names asked for under the ids that are held, or over and not closed
-	over     []fence.ID            // those of known that are over, oldest first
+	over     []fence.ID            // those of known that are over: a ring
+	oldest   int                   // where the ring is written next, once it is full
 	async    []released            // releases that no durable commit is known to follow
 	passed   int                   // how many were in it and are not any more
 	lost     []released            // releases to be repeated
@@ -305,10 +306,12 @@ func (own *session) ended(id fence.ID, names []string, async bool) {
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	own.known[id] = names
-	own.over = append(own.over, id)
-	if len(own.over) > maxOver {
-		delete(own.known, own.over[0])
-		own.over = own.over[1:]
+	if len(own.over) < maxOver {
+		own.over = append(own.over, id)
+	} else {
+		delete(own.known, own.over[own.oldest])
+		own.over[own.oldest] = id
+		own.oldest = (own.oldest + 1) % maxOver
 	}
 	if async {
 		own.async = append(own.async, released{id, names[0]})
@@ -334,7 +337,7 @@ func (own *session) closeBelow(bound fence.ID) {
 			kept = append(kept, id)
 		}
 	}
-	own.over = kept
+	own.over, own.oldest = kept, 0
 }
 
 // heldRows is what is held, as far as it is known, one row a name.

@@ -222,6 +222,7 @@ const (
 	maxAttempts = 20    // of one request whose rows change under it
 	maxQueue    = 65536 // requests of one session that wait for a batch
 	maxBatch    = 512   // requests in one batch
+	looks       = 2     // at locked rows, before they are waited for
 	maxSlow     = 4     // requests of one session that go the long way at once
 	maxWait     = time.Second
 	batchBound  = 30 * time.Second // of a batch, whose callers may all have gone

@@ -63,6 +63,8 @@ DECLARE
 	v_missing text[] := '{}';
 	v_rows tid[];
 	v_os int[];
+	v_ids uuid[];
+	v_below uuid;
 	v_bury boolean;
 	v_old text[];
 	v_closed boolean;
@@ -74,8 +76,8 @@ BEGIN
 		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead) THEN
 		RETURN;
 	END IF;
-	SELECT array_agg(k.ctid), array_agg(k.o), bool_or(k.bury) INTO v_rows, v_os, v_bury FROM (
-		SELECT l.ctid, u.o, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) AS bury
+	SELECT array_agg(k.ctid), array_agg(k.o), array_agg(k.id), bool_or(k.bury) INTO v_rows, v_os, v_ids, v_bury FROM (
+		SELECT l.ctid, u.o, u.id, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) AS bury
 		FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
 		WHERE l.over <> 0 AND l.acquisition IS DISTINCT FROM u.id ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
@@ -100,22 +102,25 @@ BEGIN
 		PERFORM tenure.bury(p_session, p_closed_below, v_old);
 	END IF;
 	IF v_missing <> '{}' THEN
-		SELECT v_rows || array_agg(k.ctid), v_os || array_agg(k.o::int) INTO v_rows, v_os FROM (
-			SELECT l.ctid, u.o FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name
+		SELECT v_rows || array_agg(k.ctid), v_os || array_agg(k.o::int), v_ids || array_agg(k.id) INTO v_rows, v_os, v_ids FROM (
+			SELECT l.ctid, u.o, u.id FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
 			WHERE l.token = 0 AND l.name = ANY (v_missing) ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
 	END IF;
-	v_closed := EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= p_closed_below);
+	-- Nothing waits from here on. The session lives, and has closed no more than this.
+	SELECT s.expires_at - clock_timestamp(), greatest(s.closed_below, p_closed_below), EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= p_closed_below)
+	INTO remaining, v_below, v_closed FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp();
+	IF NOT FOUND THEN
+		RETURN;
+	END IF;
 	WITH g AS (
-		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_ids[k.o], names = 1,
+		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = k.id, names = 1,
 			bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
 			max_hold = p_max_holds[k.o], hold_until = clock_timestamp() + p_max_holds[k.o], over = 0
-		FROM unnest(v_rows, v_os) k (c, o), tenure.session s
-		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()
-			AND p_ids[k.o] >= greatest(s.closed_below, p_closed_below) AND (l.session IS DISTINCT FROM p_session OR p_ids[k.o] >= l.bound)
-			AND (NOT v_closed OR NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_ids[k.o]))
-		RETURNING k.o, l.token, s.expires_at - clock_timestamp() AS remaining, l.hold_until - clock_timestamp() AS hold_left)
-	SELECT array_agg(g.o), array_agg(g.token), array_agg(g.hold_left) FILTER (WHERE p_max_holds IS NOT NULL), min(g.remaining)
-	INTO os, tokens, hold_lefts, remaining FROM g;
+		FROM unnest(v_rows, v_os, v_ids) k (c, o, id)
+		WHERE l.ctid = k.c AND k.id >= v_below AND (l.session IS DISTINCT FROM p_session OR k.id >= l.bound)
+			AND (NOT v_closed OR NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = k.id))
+		RETURNING k.o, l.token, l.hold_until - clock_timestamp() AS hold_left)
+	SELECT array_agg(g.o), array_agg(g.token), array_agg(g.hold_left) FILTER (WHERE p_max_holds IS NOT NULL) INTO os, tokens, hold_lefts FROM g;
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
 		SELECT array_agg(h.o), array_agg(h.token), array_agg(h.remaining), array_agg(h.what) INTO held_os, held_tokens, held_lefts, held_owners
 		FROM tenure.held_among(p_session, p_closed_below, p_ids, p_names) h;

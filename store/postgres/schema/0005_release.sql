@@ -6,6 +6,7 @@ RETURNS int[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg
 DECLARE
 	v_rows tid[];
 	v_os int[];
+	v_now timestamptz;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		PERFORM tenure.read_committed('release');
@@ -14,10 +15,14 @@ BEGIN
 		SELECT l.ctid, u.o FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
 		WHERE l.acquisition = u.id AND l.session = p_session AND l.names = 1 AND l.over = 0
 		ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
+	-- Nothing waits: what is read of the session in one statement holds in the next.
+	SELECT clock_timestamp() INTO v_now FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp();
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
 	WITH d AS (
-		UPDATE tenure.lease l SET over = 1, over_at = clock_timestamp(), bound = greatest(l.bound, p_closed_below)
-		FROM unnest(v_rows, v_os) k (c, o), tenure.session s
-		WHERE l.ctid = k.c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp())
+		UPDATE tenure.lease l SET over = 1, over_at = v_now, bound = greatest(l.bound, p_closed_below)
+		FROM unnest(v_rows, v_os) k (c, o) WHERE l.ctid = k.c AND (l.hold_until IS NULL OR l.hold_until > v_now)
 		RETURNING k.o)
 	SELECT array_agg(d.o) INTO v_os FROM d;
 	RETURN v_os;
