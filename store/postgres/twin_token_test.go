@@ -13,7 +13,7 @@ import (
 )
 
 func trials() []trial {
-	return slices.Concat(tokenTrials(), sessionTrials(), orderTrials(), pruneTrials())
+	return slices.Concat(tokenTrials(), sessionTrials(), orderTrials(), queueTrials(), pruneTrials())
 }
 
 func tokenTrials() []trial {
