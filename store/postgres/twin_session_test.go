@@ -47,8 +47,16 @@ func sessionTrials() []trial {
 		meets("a release", one, releaseMeetsAcquire, noKeyShare(one)),
 		meets("a release", many, releaseMeetsAcquire, noKeyShare(many)),
 		{
+			name:  "a renewal drops a record while a late duplicate is in a batch",
+			run:   func(ctx context.Context, r *rig) error { return r.duplicateMeetsRenewal(ctx, many) },
+			pause: []edit{{"acquire_many", "WITH g AS (", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tWITH g AS ("}},
+			twins: map[string][]edit{
+				"the records are read after the bound": {{"acquire_many", "k.id <> ALL (v_over)", "NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = k.id)"}},
+			},
+		},
+		{
 			name:  "a renewal drops a record while a late duplicate is judged",
-			run:   duplicateMeetsRenewal,
+			run:   func(ctx context.Context, r *rig) error { return r.duplicateMeetsRenewal(ctx, rows) },
 			pause: []edit{{"acquire_rows", "r := tenure.judge(s, p_closed_below, p_id, v_names, p_max_hold, v_now);\n\tIF r.o = -2", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tr := tenure.judge(s, p_closed_below, p_id, v_names, p_max_hold, v_now);\n\tIF r.o = -2"}},
 			twins: map[string][]edit{
 				"the bound was read before the records": {{"judge", "v_is_closed OR p_id < x.closed_below", "v_is_closed"}},
@@ -250,16 +258,23 @@ func (r *rig) waitingAcquire(ctx context.Context, session fence.ID, how lease.En
 
 // duplicateMeetsRenewal: a duplicate of an acquire arrives long after its release, of which there is a record, and meets the renewal that makes
 // the record needless.
-func duplicateMeetsRenewal(ctx context.Context, r *rig) error {
+func (r *rig) duplicateMeetsRenewal(ctx context.Context, function string) error {
 	session, successor := r.open(ctx, time.Minute), r.open(ctx, time.Minute)
 	claim := r.acquire(ctx, session, "n")
 	r.release(ctx, session, claim)
 	r.release(ctx, successor, r.acquire(ctx, successor, "n"))
 	x := r.begin(ctx, pgx.ReadCommitted)
 	x.do(ctx, `SELECT pg_advisory_xact_lock($1)`, gate)
-	var code int
+	y := r.begin(ctx, pgx.ReadCommitted)
 	late := start(func() error {
-		return r.own.QueryRow(ctx, `SELECT code FROM `+rows, uuid(session), uuid(claim.Acquisition), "n").Scan(&code)
+		code, _, err := y.acquireBy(ctx, function, session, claim.Acquisition, "n")
+		if err == nil && code == codeDone {
+			return broken("an id was granted again after its release")
+		}
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // a batch has no answer to it, and it would ask singly
+		}
+		return err
 	})
 	if !r.blocked(ctx, 1, late) {
 		return fmt.Errorf("the duplicate did not wait: %w", <-late)
@@ -268,11 +283,5 @@ func duplicateMeetsRenewal(ctx context.Context, r *rig) error {
 		return err
 	}
 	x.commit(ctx)
-	if err := <-late; err != nil {
-		return err
-	}
-	if code == codeDone {
-		return broken("an id was granted again after its release")
-	}
-	return nil
+	return <-late
 }

@@ -68,6 +68,7 @@ DECLARE
 	v_bury boolean;
 	v_old text[];
 	v_closed boolean;
+	v_over uuid[] := '{}';
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
 		PERFORM tenure.read_committed('acquire'), tenure.durable();
@@ -112,13 +113,17 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN;
 	END IF;
+	IF v_closed THEN -- the records first, then the bound: a renewal beside this raises it, and drops the records below it
+		v_over := ARRAY(SELECT e.acquisition FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = ANY (v_ids));
+		v_below := (SELECT greatest(s.closed_below, p_closed_below) FROM tenure.session s WHERE s.id = p_session);
+	END IF;
 	WITH g AS (
 		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = k.id, names = 1,
 			bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
 			max_hold = p_max_holds[k.o], hold_until = clock_timestamp() + p_max_holds[k.o], over = 0
 		FROM unnest(v_rows, v_os, v_ids) k (c, o, id)
 		WHERE l.ctid = k.c AND k.id >= v_below AND (l.session IS DISTINCT FROM p_session OR k.id >= l.bound)
-			AND (NOT v_closed OR NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = k.id))
+			AND k.id <> ALL (v_over)
 		RETURNING k.o, l.token, l.hold_until - clock_timestamp() AS hold_left)
 	SELECT array_agg(g.o), array_agg(g.token), array_agg(g.hold_left) FILTER (WHERE p_max_holds IS NOT NULL) INTO os, tokens, hold_lefts FROM g;
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
