@@ -20,7 +20,7 @@ import (
 )
 
 const pgFencedMethod = "A program's own UPDATE of one row by primary key, each goroutine on a row, a lease and a connection of its own, with a check before it; against its twin without, in the same number of round trips. " +
-	"*One batch* sends check and write together, 1 round trip, one implicit transaction. *In a transaction* is BEGIN, check and write together, COMMIT: 3 round trips. *Separate statements* is BEGIN, check, write, COMMIT: 4, " +
+	"*In the write* is one statement, whose condition is the check: for blind writes. *One batch* sends check and write together, 1 round trip, one implicit transaction. *In a transaction* is BEGIN, check and write together, COMMIT: 3 round trips. *Separate statements* is BEGIN, check, write, COMMIT: 4, " +
 	"and its twin asks SELECT 1 in the check's place. `Store.Fenced` is the store's own, which bounds the transaction's time too; it is set against the twin *in a transaction*, for information. The sides take turns in blocks of a few transactions, and all goroutines run the same side at a time."
 
 const pgFencedBlock = 8 // transactions of one side, by each goroutine, before the next side's turn
@@ -38,6 +38,9 @@ type fencedCheck struct {
 	limit float64
 	queue func(b *pgx.Batch, w *fencedWriter) error
 	do    func(ctx context.Context, tx pgx.Tx, w *fencedWriter) error
+	// within is the condition that makes the write check itself, with its arguments from $2 on; empty where there is no such form.
+	within string
+	args   func(w *fencedWriter) []any
 }
 
 // fencedWriter is a goroutine's: its row, which is its resource, and its claim.
@@ -54,22 +57,46 @@ func fencedChecks() []fencedCheck {
 		{name: unfenced},
 		{"Verify (strict)", 1.25,
 			func(b *pgx.Batch, w *fencedWriter) error { return postgres.QueueVerify(b, w.claim) },
-			func(ctx context.Context, tx pgx.Tx, w *fencedWriter) error { return postgres.Verify(ctx, tx, w.claim) }},
+			func(ctx context.Context, tx pgx.Tx, w *fencedWriter) error { return postgres.Verify(ctx, tx, w.claim) },
+			` AND (SELECT tenure.verify($2::uuid, $3, $4::uuid, $5)) IS NOT NULL`,
+			func(w *fencedWriter) []any {
+				return []any{w.id, w.claim.Authority.String(), w.claim.Name, w.claim.Acquisition.String(), int64(w.claim.Token)}
+			}},
 		{"Enter", 1.15,
 			func(b *pgx.Batch, w *fencedWriter) error { return postgres.QueueEnter(b, w.resource, w.claim) },
 			func(ctx context.Context, tx pgx.Tx, w *fencedWriter) error {
 				return postgres.Enter(ctx, tx, w.resource, w.claim)
-			}},
+			}, "", nil},
 		{"Admit", 1.15,
 			func(b *pgx.Batch, w *fencedWriter) error { return postgres.QueueAdmit(b, w.resource, w.claim) },
 			func(ctx context.Context, tx pgx.Tx, w *fencedWriter) error {
 				return postgres.Admit(ctx, tx, w.resource, w.claim)
+			},
+			` AND (SELECT tenure.admit($2, $3::uuid, $4, $5::uuid, $6)) IS NOT NULL`,
+			func(w *fencedWriter) []any {
+				return []any{w.id, w.resource, w.claim.Authority.String(), w.claim.Name, w.claim.Acquisition.String(), int64(w.claim.Token)}
 			}},
 	}
 }
 
 func fencedForms() []fencedForm {
-	return []fencedForm{{"one batch", inOneBatch}, {"in a transaction", inTransaction}, {"separate statements", separately}}
+	return []fencedForm{{inTheWrite, withinTheWrite}, {"one batch", inOneBatch}, {"in a transaction", inTransaction}, {"separate statements", separately}}
+}
+
+const inTheWrite = "in the write"
+
+// has reports whether the check can be sent in that form: a holder that reads must enter by a statement of its own.
+func (f fencedForm) has(c fencedCheck) bool {
+	return f.name != inTheWrite || c.do == nil || c.within != ""
+}
+
+func withinTheWrite(ctx context.Context, conn *pgx.Conn, c fencedCheck, w *fencedWriter) error {
+	if c.within == "" {
+		_, err := conn.Exec(ctx, updatePGAccount, w.id)
+		return err
+	}
+	_, err := conn.Exec(ctx, updatePGAccount+c.within, c.args(w)...)
+	return postgres.FenceError(w.claim, err)
 }
 
 // checkAndWrite is the batch of both.
@@ -215,6 +242,9 @@ func (f *pgFencedSide) rows() []fencedRow {
 	var rows []fencedRow
 	for _, form := range fencedForms() {
 		for _, check := range fencedChecks() {
+			if !form.has(check) {
+				continue
+			}
 			rows = append(rows, fencedRow{form.name + ": " + check.name, func(ctx context.Context, g int) error {
 				return form.run(ctx, f.conns[g].Conn(), check, f.writers[g])
 			}})
@@ -263,6 +293,9 @@ func (f *pgFencedSide) tables(r *report.Report, found map[string]map[int][]float
 	twin, limit := map[string]string{viaFenced: "in a transaction: " + unfenced}, map[string]float64{}
 	for _, form := range fencedForms() {
 		for _, check := range fencedChecks() {
+			if !form.has(check) {
+				continue
+			}
 			name := form.name + ": " + check.name
 			names = append(names, name)
 			if check.do != nil {

@@ -33,6 +33,10 @@ const (
 // transaction, and a lease that has changed hands since the snapshot is [ErrBeginAgain]. Verify ends the connection when it stays
 // idle in the transaction for longer than the lease had left; it does not end a statement that runs: [Store.Fenced] bounds those too.
 //
+// A blind write by key may carry the check itself, which saves a statement; see [Admit] for what such a statement may do:
+//
+//	UPDATE orders SET state = $5 WHERE id = $6 AND (SELECT tenure.verify($1, $2, $3, $4)) IS NOT NULL
+//
 // Verify returns a [*fence.RefusedError], [*fence.ForeignError] or [*fence.AheadError], or an error of the driver. After any
 // error the transaction is aborted and the caller rolls it back; refusals of a caller's own transaction are the caller's to count,
 // and an AheadError is for [Store.ReportAhead] then. A resource that takes claims from outside asks [fence.Claim.For] first which

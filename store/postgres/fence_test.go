@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of database/sql
 
@@ -157,6 +158,47 @@ func TestAdmitWithinTheWrite(t *testing.T) {
 		t.Errorf("a late write that finds no row: %v", err)
 	}
 	if content, err := readContent(ctx, r.own); err != nil || len(content) != 1 || content[0] != "low" {
+		t.Errorf("%q, %v", content, err)
+	}
+}
+
+// A blind write that verifies itself keeps a successor out until it ends, and is refused once there is one, also where it finds no row.
+func TestVerifyWithinTheWrite(t *testing.T) {
+	ctx := t.Context()
+	r := &rig{t: t, harness: newHarness(t)}
+	session := r.open(ctx, time.Hour)
+	former := r.acquire(ctx, session, "n")
+	if _, err := r.own.Exec(ctx, `INSERT INTO content (value) VALUES ('first')`); err != nil {
+		t.Fatal(err)
+	}
+	write := func(db interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	}, claim fence.Claim, key, to string) error {
+		_, err := db.Exec(ctx, `UPDATE content SET value = $5 WHERE value = $6 AND (`+verifyText+`) IS NOT NULL`, append(verifyArgs(claim), to, key)...)
+		return FenceError(claim, err)
+	}
+	tx := r.begin(ctx, pgx.ReadCommitted)
+	if err := write(tx, former, "first", "former"); err != nil {
+		t.Fatal(err)
+	}
+	next := start(func() error {
+		r.release(ctx, session, former)
+		r.acquire(ctx, session, "n")
+		return nil
+	})
+	if !r.blocked(ctx, 1, next) {
+		t.Fatal("the successor did not wait: ", <-next)
+	}
+	tx.commit(ctx)
+	if err := <-next; err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"former", "no such row"} {
+		if err := write(r.own, former, key, "late"); !errors.Is(err, fence.ErrRefused) {
+			t.Errorf("a late write of %q: %v", key, err)
+		}
+	}
+	if content, err := readContent(ctx, r.own); err != nil || len(content) != 1 || content[0] != "former" {
 		t.Errorf("%q, %v", content, err)
 	}
 }
