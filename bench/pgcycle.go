@@ -305,6 +305,10 @@ func pgCycleTables(r *report.Report, found results, goroutines []int) {
 		func(name string, g int) []float64 { return inMillis(found.of(name, g).acquireP50) })
 	r.AddTable("Acquire alone, p99 in milliseconds:", goroutines, []string{pgHand, pgStore, pgSession},
 		func(name string, g int) []float64 { return inMillis(found.of(name, g).acquireP99) })
+	r.Notes = append(r.Notes,
+		"Server, load and all connections share the processors, so from 64 goroutines on processor time is the limit on every side, and the ratio there is about that of the processor time per cycle, the server's and the load's together. "+
+			"The profile below says what it goes into.",
+		"*Names that others held last* are taken by two sessions in turn: a row that leaves its session takes a record with it, which the other kind does not need.")
 	for _, want := range []struct {
 		goroutines int
 		limit      float64

@@ -308,6 +308,9 @@ func (f *pgFencedSide) tables(r *report.Report, found map[string]map[int][]float
 	r.AddTable("Ratio to the twin without a check, of p50:", goroutines, append(slices.Clone(fenced), viaFenced), ratio)
 	r.Tables[len(r.Tables)-1].Chart = true
 	r.AddTable("One transaction, p50 in microseconds:", goroutines, append(names, viaFenced), func(name string, g int) []float64 { return found[name][g] })
+	r.Notes = append(r.Notes,
+		"A check is a second statement to bind and execute, a call of a PL/pgSQL function, and for a mark a second row to write. In one batch that stands against a single round trip; "+
+			"where there are more round trips it is the smaller part. At 8 goroutines the processors, which server and load share, are busy, so that its processor time shows in full.")
 	for _, name := range fenced {
 		for _, g := range goroutines {
 			r.Targets = append(r.Targets, report.AtMost(fmt.Sprintf("%s, to its twin; goroutines: %d", name, g), limit[name], "x", ratio(name, g)))
