@@ -27,14 +27,15 @@ func locatePostgres(text string) (location, error) {
 	return l, nil
 }
 
-// withoutPassword is a URL as it may be shown. Of one that cannot be taken apart only the scheme is.
+// withoutPassword is a URL as it may be shown. Of one that cannot be taken apart, or where a password can stand in another
+// place than a URL's (postgres://u:12#3@h, or host=h password=p), only the scheme is.
 func withoutPassword(text string) string {
 	u, err := url.Parse(text)
-	if err != nil {
-		scheme, _, _ := strings.Cut(text, ":")
-		return scheme + ":..."
-	}
-	if u.Opaque != "" || u.User == nil && u.RawQuery == "" {
+	switch {
+	case err != nil, u.User == nil && strings.Contains(u.Host+u.Opaque+u.Path+u.Fragment, "@"),
+		u.Scheme == "" && strings.Contains(strings.ToLower(text), "password"):
+		return schemeOf(text) + "..."
+	case u.Opaque != "", u.User == nil && u.RawQuery == "":
 		return text
 	}
 	q := u.Query()
@@ -45,6 +46,15 @@ func withoutPassword(text string) string {
 	}
 	u.RawQuery = q.Encode()
 	return u.Redacted()
+}
+
+// schemeOf is a URL's scheme with its colon; empty if what stands there cannot be one.
+func schemeOf(text string) string {
+	scheme, _, ok := strings.Cut(text, ":")
+	if !ok || strings.ContainsFunc(scheme, func(r rune) bool { return r != '+' && (r < 'A' || r > 'z') }) {
+		return ""
+	}
+	return scheme + ":"
 }
 
 // redactedError is an error whose text may not hold the URL of a store, which may hold a password.

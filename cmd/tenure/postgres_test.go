@@ -354,6 +354,13 @@ func TestWithoutPassword(t *testing.T) {
 		"postgres://u:geheim@h:port/d":                   "postgres:...",
 		"mysql://u:geheim@h/d":                           "mysql://u:xxxxx@h/d",
 		"sqlite:a/b":                                     "sqlite:a/b",
+		"postgres://u:12#geheim@h/d":                     "postgres:...",
+		"postgres://u:12/geheim@h/d":                     "postgres:...",
+		"postgres:/u:geheim@h/d":                         "postgres:...",
+		"postgres:u:geheim@h/d":                          "postgres:...",
+		"host=h user=u password=geheim":                  "...",
+		"host=h password=geheim%zz options=a:b":          "...",
+		"/var/lib/app.db":                                "/var/lib/app.db",
 	} {
 		if got := withoutPassword(url); got != want {
 			t.Errorf("%s: %s, want %s", url, got, want)
