@@ -287,7 +287,7 @@ func writeFailover(t io.Writer, f *model.Failover) {
 	for _, b := range f.Branches {
 		fmt.Fprintf(t, "  %s\t%d\t%d\t%d .. %d\n", b.Branch, b.Grants, b.Repeated, b.First, b.Last)
 	}
-	fmt.Fprintf(t, "tokens over all branches\t%d granted, %d repeated, %d not above the earlier ones\n", f.Grants, f.Repeated, f.Fallen)
+	fmt.Fprintf(t, "tokens over all branches, the residue below apart\t%d granted, %d repeated, %d not above the earlier ones\n", f.Judged(), f.Repeated, f.Fallen)
 	fmt.Fprintf(t, "what does not survive: exclusivity in time\t%d of %d successors were granted while the former holder believed to hold\n", f.Believers, f.Successors)
 	fmt.Fprintf(t, "  %s\n", notExclusive)
 	if f.RaisedGrants > 0 {

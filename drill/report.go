@@ -162,7 +162,7 @@ func (r Report) writeRest(t io.Writer) {
 func (r Report) verdict() string {
 	seen := fmt.Sprintf("%d of %d late writes accepted", r.AcceptedStale, r.LateWritesSent)
 	if r.Failover != nil {
-		seen = fmt.Sprintf("%d of %d tokens repeated, %s", r.Failover.Repeated, r.Failover.Grants, seen)
+		seen = fmt.Sprintf("%d of %d tokens repeated, %s", r.Failover.Repeated, r.Failover.Judged(), seen)
 	}
 	switch {
 	case r.OK && r.Fenced:

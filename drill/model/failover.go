@@ -72,6 +72,17 @@ type Failover struct {
 	RaisedRepeated int `json:"raised_repeated_tokens"`
 }
 
+// Judged is how many grants had to be new: all but those of the residue.
+func (f *Failover) Judged() int {
+	n := f.Grants
+	for _, b := range f.Branches {
+		if b.Branch == ClockBehind || b.Branch == Raised {
+			n -= b.Grants
+		}
+	}
+	return n
+}
+
 // resources is how many values a round of failover writes to, each with one late write.
 const resources = 2
 

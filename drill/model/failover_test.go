@@ -38,7 +38,7 @@ func TestFailoverThatHolds(t *testing.T) {
 	h, f := survived(2)
 	v := JudgeFailover(h, f, Demand{Rounds: 2, Fenced: true})
 	r := v.Failover
-	if !v.OK || v.LateSent != 4 || v.RefusedStale != 4 || r.Grants != 26 || r.Repeated != 0 || r.BehindRepeated != 4 || r.Successors != 4 || r.Believers != 2 ||
+	if !v.OK || v.LateSent != 4 || v.RefusedStale != 4 || r.Grants != 26 || r.Judged() != 18 || r.Repeated != 0 || r.BehindRepeated != 4 || r.Successors != 4 || r.Believers != 2 ||
 		r.RaisedGrants != 4 || len(r.Branches) != 8 || r.Branches[0].Grants != 4 || r.Branches[0].Last != 2 {
 		t.Errorf("%+v %+v", v, r)
 	}
