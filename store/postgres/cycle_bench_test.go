@@ -22,7 +22,7 @@ func BenchmarkCycle(b *testing.B) {
 			h := newHarnessOn(b, server, Options{})
 			c := newBenchClient(b, h)
 			c.warm(b, goroutines)
-			if _, err := h.own.Exec(b.Context(), `VACUUM ANALYZE tenure.lease; `); err != nil {
+			if _, err := h.own.Exec(b.Context(), `VACUUM (ANALYSE) tenure.lease`); err != nil {
 				b.Fatal(err)
 			}
 			if _, err := h.own.Exec(b.Context(), `SELECT pg_stat_reset()`); err != nil {
@@ -107,7 +107,10 @@ func (c *benchClient) run(b *testing.B, goroutines, n int) {
 	group.Wait()
 }
 
-func (c *benchClient) warm(b *testing.B, goroutines int) { c.run(b, goroutines, goroutines*namesEach) }
+func (c *benchClient) warm(b *testing.B, goroutines int) {
+	b.Helper()
+	c.run(b, goroutines, goroutines*namesEach)
+}
 
 func (c *benchClient) report(b *testing.B, db querier) {
 	b.Helper()
