@@ -135,6 +135,8 @@ func (a *asker) acquisitions() {
 	a.want("mismatch", "acquire($1, $2, ARRAY['one'], '1 hour')", mine, first)
 	a.want("mismatch", "acquire($1, $2, ARRAY['one'])", other, first)
 	a.want("mismatch", "release($1, $2, ARRAY['one', 'two'])", mine, first)
+	a.want("already", "release($1, $2, ARRAY['misspelt'])", mine, first) // it is told by its names: the lease stays
+	a.want("granted", "acquire($1, $2, ARRAY['one'])", mine, first)
 	a.want("released", "release($1, $2, ARRAY['one'])", mine, first)
 	a.want("already", "release($1, $2, ARRAY['one'])", mine, first)
 	a.want("released acquisition", "acquire($1, $2, ARRAY['one'])", mine, first)
