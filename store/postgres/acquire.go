@@ -166,6 +166,9 @@ func (s *Store) acquireSingly(ctx context.Context, own *session, req lease.Acqui
 		}
 		rows, err := s.grantRows(ctx, `tenure.acquire_rows($1, $2, $3, $4, $5, $6)`,
 			uuid(req.Session), uuid(req.ClosedBelow), uuid(req.ID), req.Names, interval(req.MaxHold), wait.Milliseconds())
+		if state(err) == stateLockTimeout { // a transaction that somebody left open is about to make the name
+			return nil, s.locked(ctx, req)
+		}
 		if err != nil {
 			if err := s.acquireFailed(ctx, req.ID, err); err != nil {
 				return nil, err

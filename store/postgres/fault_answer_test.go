@@ -219,13 +219,17 @@ func TestAnswerOfABatchIsLost(t *testing.T) {
 // queued waits until n acquires of the session wait for the next batch.
 func (r *rig) queued(session fence.ID, n int) {
 	r.t.Helper()
-	own := r.store.session(session)
+	r.queuedIn(&r.store.session(session).acquires, n)
+}
+
+func (r *rig) queuedIn(l *lane, n int) {
+	r.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(10 * time.Second); ; <-tick.C {
-		own.acquires.mu.Lock()
-		queued := len(own.acquires.queue)
-		own.acquires.mu.Unlock()
+		l.mu.Lock()
+		queued := len(l.queue)
+		l.mu.Unlock()
 		if queued >= n {
 			return
 		}

@@ -139,6 +139,7 @@ func beginVerified(ctx context.Context, conn *pgx.Conn, claim fence.Claim) (tx p
 func (s *Store) commit(ctx context.Context, conn *pgx.Conn, claim fence.Claim, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitBound, errors.New("no answer to COMMIT"))
 	defer cancel()
+	delete(conn.PgConn().CustomData(), unreplicated) // a warning that fn raised has the same code
 	err := tx.Commit(ctx)
 	switch {
 	case err == nil:

@@ -111,6 +111,10 @@ func TestFencedWhateverFnDoes(t *testing.T) {
 		{"commits by a statement", lease.ErrUnknown, 1, func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "COMMIT"); return err }},
 		{"rolls back by a statement", lease.ErrUnknown, 0, func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "ROLLBACK"); return err }},
 		{"swallows an error", lease.ErrUnavailable, 0, func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Exec(ctx, "SELECT 1/0"); return nil }},
+		{"is warned", nil, 1, func(ctx context.Context, tx pgx.Tx) error { // with the code of a cancelled wait for a standby
+			_, err := tx.Exec(ctx, "DO $$ BEGIN RAISE WARNING 'w'; END $$")
+			return err
+		}},
 		{"leaves rows open", lease.ErrUnavailable, 0, func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Query(ctx, "SELECT generate_series(1, 100000)") //nolint:gocritic,sqlclosecheck // that is what is tried
 			return err

@@ -18,6 +18,7 @@ type call struct {
 	name        string
 	acquire     *lease.AcquireRequest // or a release
 	closedBelow fence.ID
+	sync        bool          // a release that must be durable before it is told
 	done        chan struct{} // closed when the fields below are set
 	grant       *grantRow     // the answer to an acquire, nil: ask singly
 	released    bool          // false: ask singly

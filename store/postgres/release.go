@@ -33,17 +33,14 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 		names = known
 	}
 	if len(names) == 1 {
-		c := &call{op: "release", id: req.ID, name: names[0], closedBelow: req.ClosedBelow}
-		one := func(ctx context.Context, c *call) { s.releaseOne(ctx, req.Session, c, sync) }
-		many := func(ctx context.Context, batch []*call) { s.releaseMany(ctx, req.Session, batch, sync) }
-		if sync || !own.mayReleaseAsync() {
-			sync = true
-		}
+		c := &call{op: "release", id: req.ID, name: names[0], closedBelow: req.ClosedBelow, sync: sync || !own.mayReleaseAsync()}
+		one := func(ctx context.Context, c *call) { s.releaseOne(ctx, req.Session, c) }
+		many := func(ctx context.Context, batch []*call) { s.releaseMany(ctx, req.Session, batch) } // for others' calls too
 		if err := own.releases.do(ctx, s, c, one, many); err != nil {
 			return lease.Released{}, err
 		}
 		if c.released {
-			own.ended(req.ID, names, !sync)
+			own.ended(req.ID, names, !c.sync)
 			return lease.Released{}, nil
 		}
 	}
@@ -58,16 +55,19 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 // themselves never lower anything.
 const asynchronous = ` FROM set_config('synchronous_commit', 'off', true)`
 
-func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call, sync bool) {
-	err := s.releaseCall(ctx, sync, &c.released, `SELECT tenure.release_one($1, $2, $3, $4)`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
+func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call) {
+	err := s.releaseCall(ctx, c.sync, &c.released, `SELECT tenure.release_one($1, $2, $3, $4)`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
 	c.err = s.releaseFailed(c.id, err)
 }
 
-func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call, sync bool) {
+// releaseMany is durable if any of its calls must be.
+func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call) {
 	ids, names := make([]pgtype.UUID, len(batch)), make([]string, len(batch))
 	var below fence.ID
+	sync := false
 	for i, c := range batch {
 		ids[i], names[i] = uuid(c.id), c.name
+		sync = sync || c.sync
 		if below.Less(c.closedBelow) {
 			below = c.closedBelow
 		}

@@ -99,10 +99,10 @@ func (s *Store) repeatMany(ctx context.Context, session fence.ID, lost []release
 	batch := make([]*call, len(lost))
 	ids, names := make([]pgtype.UUID, len(lost)), make([]string, len(lost))
 	for i, r := range lost {
-		batch[i] = &call{op: "release", id: r.id, name: r.name}
+		batch[i] = &call{op: "release", id: r.id, name: r.name, sync: true}
 		ids[i], names[i] = uuid(r.id), r.name
 	}
-	s.releaseMany(ctx, session, batch, true)
+	s.releaseMany(ctx, session, batch)
 	rows, err := s.pool.Query(ctx, `SELECT u.o FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY u (id, name, o), tenure.lease_of(u.name) l
 		WHERE l.held AND l.acquisition = u.id AND l.session = $3`, ids, names, uuid(session))
 	if err != nil {

@@ -63,6 +63,17 @@ BEGIN
 	v_now := clock_timestamp();
 	how := tenure.over_by(l.over, l.hold_until, s.ended, s.expires_at, v_now);
 	believes := greatest(interval '0', CASE WHEN s.ended = 0 THEN least(s.expires_at, l.hold_until) - v_now ELSE interval '0' END);
+	IF how = 3 AND l.over = 0 AND s.ended = 0 THEN
+		-- An expiry that is told is written: a renewal on its way is waited for, and the clock may go back.
+		IF s.expires_at <= v_now THEN
+			IF tenure.settle_session(l.session) = 0 THEN
+				code := 6;
+				RETURN;
+			END IF;
+		ELSE
+			UPDATE tenure.lease x SET over = 3, over_at = l.hold_until WHERE x.name = ANY (v_names) AND x.acquisition = l.acquisition AND x.session = l.session AND x.over = 0;
+		END IF;
+	END IF;
 	IF how <> 0 THEN
 		SELECT e.how, e.reason INTO how, reason FROM tenure.ended e WHERE e.session = l.session AND e.acquisition = l.acquisition;
 		how := coalesce(how, tenure.over_by(l.over, l.hold_until, s.ended, s.expires_at, v_now));
@@ -140,7 +151,8 @@ END $$;
 CREATE FUNCTION tenure.report_ahead(p_authority uuid, p_name text, p_token bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	PERFORM tenure.check_name(p_name), tenure.read_committed('report_ahead'), tenure.durable();
+	-- The jump of an incarnation that has not granted yet may lie above the token already.
+	PERFORM tenure.check_name(p_name), tenure.read_committed('report_ahead'), tenure.durable(), tenure.enter_incarnation_if_new();
 	PERFORM 1 FROM tenure.authority FOR UPDATE;
 	IF p_token <= tenure.issued() OR p_token > 4611686018427387904 OR p_authority IS DISTINCT FROM (SELECT a.id FROM tenure.authority a)
 		OR (SELECT count(*) FROM tenure.ahead) >= 1024 THEN

@@ -132,7 +132,9 @@ BEGIN
 			IF r.code IN (6, 8) THEN
 				RAISE EXCEPTION USING ERRCODE = 'TN006'; -- gives back what it locked
 			END IF;
-		EXCEPTION WHEN SQLSTATE 'TN006' THEN NULL;
+		EXCEPTION
+			WHEN SQLSTATE 'TN006' THEN NULL;
+			WHEN lock_not_available THEN r := (0, 8, 0, NULL, NULL, NULL, NULL); -- somebody else is about to make the name
 		END;
 		EXIT WHEN r.code <> 6;
 	END LOOP;
