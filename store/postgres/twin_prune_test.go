@@ -35,14 +35,47 @@ func pruneTrials() []trial {
 				},
 			},
 		},
+		{
+			name:  "a session is renewed, uncommitted, while its leases are pruned",
+			run:   prunedBesideRenewal,
+			pause: []edit{{"prune", "p_age < interval '1 hour'", "p_age < interval '0'"}},
+			twins: map[string][]edit{
+				"expiry is acted on and not written": {{"prune", "ELSE s.ended <> 0 AND s.ended_at <= v_before END", "ELSE s.expires_at <= v_before END"},
+					{"prune", "s.ended <> 0 OR l.acquisition", "s.ended <> 0 OR s.expires_at <= clock_timestamp() OR l.acquisition"}},
+			},
+		},
 	}
+}
+
+// prunedBesideRenewal: what everybody sees is that the session has expired; the renewal read the clock before.
+func prunedBesideRenewal(ctx context.Context, r *rig) error {
+	session := r.open(ctx, time.Hour)
+	r.acquire(ctx, session, "n")
+	x := r.begin(ctx, pgx.ReadCommitted)
+	if _, err := r.own.Exec(ctx, `UPDATE tenure.session SET expires_at = clock_timestamp() + interval '300 ms' WHERE id = $1`, uuid(session)); err != nil {
+		return err
+	}
+	x.do(ctx, `SELECT tenure.session_renew($1, NULL)`, uuid(session))
+	r.expired(ctx, session)
+	if _, err := r.own.Exec(ctx, `SELECT tenure.prune('0')`); err != nil {
+		return err
+	}
+	x.commit(ctx)
+	if !r.get(ctx, "n").Held {
+		return broken("a lease of a session that was renewed is gone")
+	}
+	return nil
 }
 
 // old makes a name whose last acquisition is over for two days, its session expired.
 func (r *rig) old(ctx context.Context, name string) error {
 	former := r.open(ctx, time.Minute)
 	r.acquire(ctx, former, name)
-	return r.Advance(ctx, 48*time.Hour)
+	if err := r.Advance(ctx, 48*time.Hour); err != nil {
+		return err
+	}
+	_, err := r.store.Renew(ctx, lease.RenewRequest{Session: former})
+	return wantEnded(err, lease.EndExpired)
 }
 
 // prunedBeforeCommit: the grant is there, and its transaction has not committed, when the pruning begins.

@@ -104,24 +104,26 @@ BEGIN
 		PERFORM tenure.fail('TN004', 'invalid prune: want an age of at least 1 hour and a limit of 1 to 10000', jsonb_build_object('field', 'prune'), 'Nothing was changed.');
 	END IF;
 	PERFORM tenure.read_committed('prune'), tenure.durable();
+	-- An expiry that is acted on is written first, under the session's lock; a renewal on its way keeps it.
+	UPDATE tenure.session s SET ended = 3, ended_at = s.expires_at WHERE s.ended = 0 AND s.expires_at <= v_before AND s.ctid = ANY (ARRAY(
+		SELECT x.ctid FROM tenure.session x WHERE x.ended = 0 AND x.expires_at <= v_before LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED));
 	-- Deletes under the row's lock, what is still so under it. Nothing is waited for.
 	DELETE FROM tenure.lease WHERE ctid = ANY (ARRAY(
 		SELECT l.ctid FROM tenure.lease l LEFT JOIN tenure.session s ON s.id = l.session
-		WHERE (l.token = 0 OR s.id IS NULL OR s.ended <> 0 OR s.expires_at <= clock_timestamp() OR l.acquisition < s.closed_below AND l.bound <= s.closed_below)
+		WHERE (l.token = 0 OR s.id IS NULL OR s.ended <> 0 OR l.acquisition < s.closed_below AND l.bound <= s.closed_below)
 			AND CASE WHEN l.over <> 0 THEN l.over_at <= v_before
 				WHEN l.hold_until <= v_before OR s.id IS NULL THEN true
-				WHEN s.ended <> 0 THEN s.ended_at <= v_before
-				ELSE s.expires_at <= v_before END
+				ELSE s.ended <> 0 AND s.ended_at <= v_before END
 		LIMIT p_limit FOR UPDATE OF l SKIP LOCKED));
 	GET DIAGNOSTICS v_total = ROW_COUNT;
 	DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
 		SELECT e.ctid FROM tenure.ended e LEFT JOIN tenure.session s ON s.id = e.session
-		WHERE e.at <= v_before AND (s.id IS NULL OR s.ended <> 0 OR s.expires_at <= clock_timestamp() OR e.told AND e.acquisition < s.closed_below)
+		WHERE e.at <= v_before AND (s.id IS NULL OR s.ended <> 0 OR e.told AND e.acquisition < s.closed_below)
 		LIMIT p_limit - v_total FOR UPDATE OF e SKIP LOCKED));
 	GET DIAGNOSTICS v_count = ROW_COUNT;
 	v_total := v_total + v_count;
 	DELETE FROM tenure.session WHERE ctid = ANY (ARRAY(
-		SELECT s.ctid FROM tenure.session s WHERE s.ended <> 0 AND s.ended_at <= v_before OR s.ended = 0 AND s.expires_at <= v_before
+		SELECT s.ctid FROM tenure.session s WHERE s.ended <> 0 AND s.ended_at <= v_before
 		LIMIT p_limit - v_total FOR UPDATE SKIP LOCKED));
 	GET DIAGNOSTICS v_count = ROW_COUNT;
 	RETURN v_total + v_count;
