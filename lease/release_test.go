@@ -15,6 +15,61 @@ func forgets(w *world) {
 	w.wrap = func(s lease.Store) lease.Store { return forgetsReleases{s} }
 }
 
+// waitsToRelease has a row locked by somebody: whatever would release waits.
+type waitsToRelease struct {
+	lease.Store
+	locked <-chan struct{}
+}
+
+func (s waitsToRelease) wait(ctx context.Context, releases int) error {
+	if releases == 0 {
+		return nil
+	}
+	select {
+	case <-s.locked:
+		return nil
+	case <-ctx.Done():
+		return &lease.UnavailableError{Op: "release", Err: context.Cause(ctx)}
+	}
+}
+
+func (s waitsToRelease) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewal, error) {
+	if err := s.wait(ctx, len(req.Release)); err != nil {
+		return lease.Renewal{}, err
+	}
+	return s.Store.Renew(ctx, req)
+}
+
+func (s waitsToRelease) Release(ctx context.Context, req lease.ReleaseRequest) (lease.Released, error) {
+	if err := s.wait(ctx, 1); err != nil {
+		return lease.Released{}, err
+	}
+	return s.Store.Release(ctx, req)
+}
+
+// A release that waits for a stranger's transaction does not cost the session, and is done when it can be.
+func TestReleaseThatWaits(t *testing.T) {
+	sound(t, func(w *world) error {
+		locked := make(chan struct{})
+		w.wrap = func(s lease.Store) lease.Store { return waitsToRelease{s, locked} }
+		s, _ := w.client(lease.Options{})
+		l, other := w.mustAcquire(s, "a"), w.mustAcquire(s, "b")
+		if err := want(lease.ErrUnavailable, l.Release(w.t.Context())); err != nil {
+			return err
+		}
+		pass(10 * ttl)
+		if err := context.Cause(other.Context()); err != nil {
+			return fmt.Errorf("another lease ended: %w", err)
+		}
+		close(locked)
+		pass(ttl)
+		if n := s.Stats().PendingReleases; n != 0 {
+			return fmt.Errorf("%d releases are pending", n)
+		}
+		return errors.Join(w.free("a"), context.Cause(other.Context()))
+	})
+}
+
 // L1: the reply to a release is lost, the client acquires again, then the old release is repeated, by the
 // renewals and by the caller: the new lease stays.
 func TestL1OldReleaseRepeated(t *testing.T) {

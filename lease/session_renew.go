@@ -51,7 +51,10 @@ func (s *Session) renewOnce() (sent time.Duration, again bool, err error) {
 		s.mu.Unlock()
 		return 0, false, err
 	}
-	req := RenewRequest{Session: s.id, ClosedBelow: s.closedBelowLocked(), Release: s.pending.first(MaxRelease)}
+	req := RenewRequest{Session: s.id, ClosedBelow: s.closedBelowLocked()}
+	if s.lastErr == nil { // after a failure without them: a release that waits for somebody must not cost the session
+		req.Release = s.pending.first(MaxRelease)
+	}
 	sent = s.o.Clock()
 	bound := renewBound(s.o.TTL, s.deadline-sent)
 	s.mu.Unlock()
