@@ -30,6 +30,32 @@ func (r *rig) everyCall(ctx context.Context, s *Store, session fence.ID, held fe
 	return all
 }
 
+// TestRenewalsBesideAPoolInUse: whoever uses up the pool does not stop renewals, the first one and the one after a cut included.
+func TestRenewalsBesideAPoolInUse(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r := fencedRig(t)
+	session := r.open(ctx, time.Hour)
+	c, err := r.store.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	renew := func() error { _, err := r.store.Renew(ctx, lease.RenewRequest{Session: session}); return err }
+	if err := renew(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.own.Exec(ctx, `SELECT pg_terminate_backend($1, 5000)`, r.store.renewals.conn.PgConn().PID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := renew(); err == nil {
+		t.Fatal("the connection was not cut: this test shows nothing")
+	}
+	if err := renew(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOutOfConnections: the server takes no connection; every call says that it was not applied, and works when there is room again.
 func TestOutOfConnections(t *testing.T) {
 	t.Parallel()

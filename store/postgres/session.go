@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -126,7 +127,7 @@ type renewal struct {
 	unbroken  pgtype.UUID
 }
 
-// reserved is the connection for renewals: they must not wait for the pool.
+// reserved is the connection for renewals: they do not wait for the pool.
 type reserved struct {
 	gate chan struct{} // held while the connection is in use
 	conn *pgx.Conn
@@ -146,11 +147,11 @@ func (r *reserved) renew(ctx context.Context, s *Store, req lease.RenewRequest, 
 		return &lease.UnavailableError{Op: op, Err: context.Cause(ctx)}
 	}
 	if r.conn == nil || r.conn.IsClosed() {
-		c, err := s.conn(ctx, op)
+		conn, err := s.connect(ctx)
 		if err != nil {
-			return err
+			return &lease.UnavailableError{Op: op, Err: fmt.Errorf("making the connection for renewals: %w", err)}
 		}
-		r.conn = c.Hijack() // the pool's own settings and hooks made it; the pool makes another
+		r.conn = conn
 	}
 	delete(r.conn.PgConn().CustomData(), unreplicated)
 	err := r.conn.QueryRow(ctx, `SELECT code, how, remaining, revoked, reasons, unbroken FROM tenure.session_renew($1, $2)`, uuid(req.Session), uuid(req.ClosedBelow)).
@@ -159,6 +160,32 @@ func (r *reserved) renew(ctx context.Context, s *Store, req lease.RenewRequest, 
 		err = replicated(r.conn)
 	}
 	return s.failed(op, req.Session, true, err)
+}
+
+// connect makes the connection for renewals: out of the pool while it has one to spare, because the server may have no room for another;
+// else beside it, by the same settings and hooks, because whoever uses up the pool must not stop renewals.
+func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
+	if stat := s.pool.Stat(); stat.AcquiredConns()+stat.ConstructingConns() < stat.MaxConns() {
+		c, err := s.pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.Hijack(), nil // the pool makes another
+	}
+	o := s.pool.Config()
+	if o.BeforeConnect != nil {
+		if err := o.BeforeConnect(ctx, o.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, o.ConnConfig)
+	if err != nil || o.AfterConnect == nil {
+		return conn, err
+	}
+	if err := o.AfterConnect(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return conn, nil
 }
 
 func (r *reserved) close(ctx context.Context) error {
