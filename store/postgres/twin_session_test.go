@@ -43,9 +43,11 @@ func sessionTrials() []trial {
 		meets("a close", rows, closeMeetsAcquire, closing(noKeyShare(rows))),
 		meets("a close", one, closeMeetsAcquire, noKeyShare(one)),
 		meets("a close", many, closeMeetsAcquire, noKeyShare(many)),
+		ofAnOldName(meets("a close", one, closeMeetsAcquire, oldNoKeyShare())),
 		meets("a release", rows, releaseMeetsAcquire, releasing(noKeyShare(rows))),
 		meets("a release", one, releaseMeetsAcquire, noKeyShare(one)),
 		meets("a release", many, releaseMeetsAcquire, noKeyShare(many)),
+		ofAnOldName(meets("a release", one, releaseMeetsAcquire, oldNoKeyShare())),
 		{
 			name:  "a renewal drops a record while a late duplicate is in a batch",
 			run:   func(ctx context.Context, r *rig) error { return r.duplicateMeetsRenewal(ctx, many) },
@@ -102,10 +104,27 @@ func meets(what, function string, run func(context.Context, *rig, string) error,
 func noKeyShare(function string) map[string][]edit {
 	e := map[string]edit{
 		rows: {"acquire_rows", keyShare, ""},
-		one:  {"acquire_one", keyShare + " OF s", ""},
+		one:  {"acquire_one", "NOT a.ahead" + keyShare + " OF s;", "NOT a.ahead;"},
 		many: {"acquire_many", keyShare, ""},
 	}[function]
 	return map[string][]edit{"the acquire has no KEY SHARE": {e}}
+}
+
+// oldNoKeyShare is noKeyShare for acquire_one where the name has a row already.
+func oldNoKeyShare() map[string][]edit {
+	return map[string][]edit{"the acquire has no KEY SHARE": {{"acquire_one", "SKIP LOCKED" + keyShare + " OF s", "SKIP LOCKED"}}}
+}
+
+// ofAnOldName is the same trial with a name that somebody has had before.
+func ofAnOldName(t trial) trial {
+	run := t.run
+	t.name += ", of an old name"
+	t.run = func(ctx context.Context, r *rig) error {
+		before := r.open(ctx, time.Hour)
+		r.release(ctx, before, r.acquire(ctx, before, "n"))
+		return run(ctx, r)
+	}
+	return t
 }
 
 func closing(twins map[string][]edit) map[string][]edit {

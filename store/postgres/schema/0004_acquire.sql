@@ -8,30 +8,36 @@
 
 CREATE TYPE tenure.grant_row AS (o int, code smallint, how smallint, token bigint, remaining interval, hold_left interval, what text);
 
--- One name that nobody holds: the name is new, or its row says how its last acquisition ended. Everything else goes the long way, at once as
--- long as nothing is locked, else in another transaction (6).
-CREATE FUNCTION tenure.acquire_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval)
-RETURNS tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+-- One name that nobody holds: the name is new, or its row says how its last acquisition ended. One statement locks what there is, the next
+-- grants. Everything else goes the long way, at once as long as nothing is locked, else in another transaction (6).
+CREATE FUNCTION tenure.acquire_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval,
+	OUT o int, OUT code smallint, OUT how smallint, OUT token bigint, OUT remaining interval, OUT hold_left interval, OUT what text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	c tid;
-	r tenure.grant_row;
 	v_bury boolean;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
 		PERFORM tenure.read_committed('acquire'), tenure.durable();
 	END IF;
-	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) INTO c, v_bury FROM tenure.lease l
-	WHERE l.name = p_name AND l.over <> 0 AND l.acquisition IS DISTINCT FROM p_id FOR NO KEY UPDATE SKIP LOCKED;
+	o := 1;
+	code := 6;
+	how := 0;
+	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) INTO c, v_bury
+	FROM tenure.lease l, tenure.session s, tenure.authority a
+	WHERE l.name = p_name AND l.over <> 0 AND l.acquisition IS DISTINCT FROM p_id AND s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
+		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead
+	FOR NO KEY UPDATE OF l SKIP LOCKED FOR KEY SHARE OF s;
 	IF c IS NULL AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name) THEN
-		SELECT * INTO r FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
-		RETURN r;
-	END IF;
-	PERFORM 1 FROM tenure.session s, tenure.authority a WHERE s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
-		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead FOR KEY SHARE OF s;
-	IF NOT FOUND THEN
-		r := (1, 6, 0, NULL, NULL, NULL, NULL);
-		RETURN r;
+		SELECT r.o, r.code, r.how, r.token, r.remaining, r.hold_left, r.what INTO o, code, how, token, remaining, hold_left, what
+		FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0) r;
+		RETURN;
 	ELSIF c IS NULL THEN
+		PERFORM 1 FROM tenure.session s, tenure.authority a WHERE s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
+			AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead FOR KEY SHARE OF s;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
 		PERFORM tenure.make_names(ARRAY[p_name]);
 		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.token = 0 FOR NO KEY UPDATE SKIP LOCKED;
 	ELSIF v_bury THEN
@@ -44,11 +50,11 @@ BEGIN
 	FROM tenure.session s WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()
 		AND p_id >= greatest(s.closed_below, p_closed_below) AND (l.session IS DISTINCT FROM p_session OR p_id >= l.bound)
 		AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_id)
-	RETURNING 1, 0, 0, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp() INTO r;
+	RETURNING 0::smallint, 0::smallint, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp() INTO code, how, token, remaining, hold_left;
 	IF NOT FOUND THEN
-		r := (1, 6, 0, NULL, NULL, NULL, NULL);
+		code := 6;
+		how := 0;
 	END IF;
-	RETURN r;
 END $$;
 
 -- Many requests of one session, one name each: strangers to each other. p_max_holds is NULL where none has a MaxHold. Plans are kept by a

@@ -28,19 +28,18 @@ BEGIN
 	RETURN v_os;
 END $$;
 
+-- The row is locked in a sub-select, which waits for nothing; where it has changed since the statement began, the update finds nothing.
 CREATE FUNCTION tenure.release_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text)
-RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
-DECLARE
-	c tid;
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		PERFORM tenure.read_committed('release');
 	END IF;
-	SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.acquisition = p_id AND l.session = p_session AND l.names = 1 AND l.over = 0
-		FOR NO KEY UPDATE SKIP LOCKED;
 	UPDATE tenure.lease l SET over = 1, over_at = clock_timestamp(), bound = greatest(l.bound, p_closed_below)
 	FROM tenure.session s
-	WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp());
+	WHERE l.ctid = (SELECT x.ctid FROM tenure.lease x WHERE x.name = p_name AND x.acquisition = p_id AND x.session = p_session AND x.names = 1 AND x.over = 0
+			FOR NO KEY UPDATE SKIP LOCKED)
+		AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp());
 	RETURN FOUND;
 END $$;
 
