@@ -176,6 +176,34 @@ func TestSchemasThatDoNotFit(t *testing.T) {
 	}
 }
 
+// TestClientEncoding: where the database says that clients speak LATIN1, a name would be read as another one. A pool that [Configure]
+// has prepared says UTF8, any other is refused.
+func TestClientEncoding(t *testing.T) {
+	server := testdb.Shared(t)
+	ctx := t.Context()
+	name := server.Template(t, install)
+	plain, err := pgxpool.New(ctx, server.URL(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if _, err := plain.Exec(ctx, `ALTER DATABASE `+pgx.Identifier{name}.Sanitize()+` SET client_encoding = 'LATIN1'`); err != nil {
+		t.Fatal(err)
+	}
+	plain.Reset()
+	if s, err := New(ctx, plain, Options{}); err == nil {
+		shutDown(t, s)
+		t.Error("a pool that speaks LATIN1 was taken")
+	} else if !strings.Contains(err.Error(), "client_encoding=UTF8") {
+		t.Errorf("it does not say what to do: %v", err)
+	}
+	s := openStore(t, server.URL(name), Options{})
+	var read string
+	if err := s.pool.QueryRow(ctx, `SELECT encode(convert_to($1::text, 'UTF8'), 'hex')`, "ü").Scan(&read); err != nil || read != "c3bc" {
+		t.Errorf("ü was read as %s, %v", read, err)
+	}
+}
+
 // TestWrongDatabase: there is none of that name, or no server at all.
 func TestWrongDatabase(t *testing.T) {
 	server := testdb.Shared(t)

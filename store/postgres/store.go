@@ -52,7 +52,8 @@ type Store struct {
 // prepared statements on a direct connection (the driver's default); behind PgBouncer in transaction mode set
 // default_query_exec_mode=cache_describe or exec. [Configure] before the pool is made lets the store see cancelled waits for standbys.
 //
-// New returns a [*SchemaError] if the database's schema is missing, older or newer, and the driver's error if it cannot be reached.
+// New returns a [*SchemaError] if the database's schema is missing, older or newer, the driver's error if it cannot be reached,
+// and an error if the pool's connections have another client_encoding than UTF8, by a setting of the role, say.
 func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -62,8 +63,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 		return nil, err
 	}
 	var authority, unbroken pgtype.UUID
-	if err := pool.QueryRow(ctx, `SELECT tenure.authority_id(), tenure.unbroken_id()`).Scan(&authority, &unbroken); err != nil {
+	var encoding string
+	if err := pool.QueryRow(ctx, `SELECT tenure.authority_id(), tenure.unbroken_id(), current_setting('client_encoding')`).Scan(&authority, &unbroken, &encoding); err != nil {
 		return nil, s.failed("open", fence.ID{}, false, fmt.Errorf("reading the authority: %w", err))
+	}
+	if encoding != "UTF8" { // two processes would hold what is one name to people
+		return nil, fmt.Errorf("postgres: the pool's connections have client_encoding %s, so the server takes every name that is not ASCII for another: say client_encoding=UTF8 in the connection string, or use Configure", encoding)
 	}
 	s.id, s.unbroken = authority.Bytes, unbroken.Bytes
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -94,8 +99,10 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 const unreplicated = "tenure_unreplicated"
 
 // Configure prepares a pool's configuration, before the pool is made: its connections note when the wait for a synchronous
-// standby was cancelled, which the server tells by a warning alone. The store then answers with [lease.ErrUnknown].
+// standby was cancelled, which the server tells by a warning alone. The store then answers with [lease.ErrUnknown]. And they
+// speak UTF8, as the driver does, whatever client_encoding the role or the database has.
 func Configure(c *pgxpool.Config) {
+	c.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	before := c.ConnConfig.OnNotice
 	c.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
 		// 01000: cancelled by a user; 57P01: by a shutdown. No other warning of these functions has such a code.
