@@ -84,6 +84,13 @@ func (l *lane) wait(ctx context.Context, c *call) error {
 	}
 }
 
+// atWork reports whether a call is under way.
+func (l *lane) atWork() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.busy
+}
+
 func (l *lane) withdraw(c *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -97,6 +97,8 @@ func (s *Store) Revoke(ctx context.Context, req lease.RevokeRequest) (lease.Revo
 		return lease.Revoked{}, &lease.MismatchError{What: "token", ID: acquisition.Bytes, Name: req.Name, Seen: fence.Token(token)}
 	case codeEnded:
 		return lease.Revoked{}, &lease.EndedError{What: "acquisition", ID: acquisition.Bytes, How: endOf(how), Reason: text(reason)}
+	case codeLocked:
+		return lease.Revoked{}, &lease.UnavailableError{Op: "revoke", Err: fmt.Errorf("a transaction keeps the row of %q, or of another name of its acquisition, locked: a fenced one, most likely; revoke again when it has ended", req.Name)}
 	case codeAlready:
 		return lease.Revoked{Already: true, Former: former, BelievesAtMost: duration(believes)}, nil
 	}
@@ -134,12 +136,4 @@ func (s *Store) ReportAhead(ctx context.Context, claim fence.Claim) error {
 	}
 	var none any
 	return s.one(ctx, "report", claim.Acquisition, []any{&none}, `SELECT tenure.report_ahead($1, $2, $3)::text`, uuid(claim.Authority), claim.Name, int64(claim.Token))
-}
-
-// NewAuthority gives the database an identity of its own, for a copy that is meant to live beside its parent: claims of the old one are
-// foreign from here on. This store goes on under the new one; other stores on the database must be opened anew.
-func (s *Store) NewAuthority(ctx context.Context) (fence.ID, error) {
-	var id pgtype.UUID
-	err := s.one(ctx, "new authority", fence.ID{}, []any{&id}, `SELECT tenure.authority_new()`)
-	return id.Bytes, err
 }

@@ -34,19 +34,23 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 	}
 	if len(names) == 1 {
 		c := &call{op: "release", id: req.ID, name: names[0], closedBelow: req.ClosedBelow, sync: sync || !own.mayReleaseAsync()}
+		mark := own.mark()
 		one := func(ctx context.Context, c *call) { s.releaseOne(ctx, req.Session, c) }
 		many := func(ctx context.Context, batch []*call) { s.releaseMany(ctx, req.Session, batch) } // for others' calls too
 		if err := own.releases.do(ctx, s, c, one, many); err != nil {
 			return lease.Released{}, err
 		}
 		if c.released {
-			own.ended(req.ID, names, !c.sync)
+			own.ended(req.ID, names)
+			if !c.sync {
+				own.releasedAsync(req.ID, names[0], mark)
+			}
 			return lease.Released{}, nil
 		}
 	}
 	released, err := s.releaseSingly(ctx, req, names)
 	if err == nil || errors.Is(err, lease.ErrEnded) {
-		own.ended(req.ID, names, false)
+		own.ended(req.ID, names)
 	}
 	return released, err
 }

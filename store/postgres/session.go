@@ -251,8 +251,9 @@ type released struct {
 }
 
 const (
-	maxOver  = 1024   // ids that are over and that a session remembers with their names
-	maxAsync = 100000 // releases between two renewals that are not durable by themselves
+	maxSessions = 10000  // remembered, unless more are held or at work
+	maxOver     = 1024   // ids that are over and that a session remembers with their names
+	maxAsync    = 100000 // releases between two renewals that are not durable by themselves
 
 	repeatBound = time.Second // of one renewal's repeating of lost releases
 )
@@ -262,11 +263,46 @@ func (s *Store) session(id fence.ID) *session {
 	defer s.mu.Unlock()
 	own := s.sessions[id]
 	if own == nil {
+		if len(s.sessions) >= maxSessions {
+			s.evictLocked()
+		}
 		own = &session{slow: make(chan struct{}, maxSlow), known: map[fence.ID][]string{}, unbroken: s.unbroken}
 		own.goOn(s.ctx)
 		s.sessions[id] = own
 	}
 	return own
+}
+
+// evictLocked drops a session of which nothing is held nor under way, if one is soon found: most likely only releases came for it.
+func (s *Store) evictLocked() {
+	looked := 0
+	for id, own := range s.sessions {
+		if own.idle() {
+			own.stop()
+			delete(s.sessions, id)
+			return
+		}
+		if looked++; looked == 100 {
+			return
+		}
+	}
+}
+
+// idle reports whether nothing would be lost by forgetting the session.
+func (own *session) idle() bool {
+	if own.acquires.atWork() || own.releases.atWork() {
+		return false
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return len(own.known) <= len(own.over) && len(own.async)+len(own.lost)+len(own.stuck) == 0
+}
+
+// mark is that of the server's uninterrupted life, as of the last renewal.
+func (own *session) mark() fence.ID {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return own.unbroken
 }
 
 // seen notes the mark of the server's uninterrupted life, as of now.
@@ -329,7 +365,7 @@ func (own *session) isHeld(id fence.ID) bool {
 }
 
 // ended notes that an id is over. The names stay known for a while: a request under it with others is a mistake to be told.
-func (own *session) ended(id fence.ID, names []string, async bool) {
+func (own *session) ended(id fence.ID, names []string) {
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	own.known[id] = names
@@ -340,8 +376,17 @@ func (own *session) ended(id fence.ID, names []string, async bool) {
 		own.over[own.oldest] = id
 		own.oldest = (own.oldest + 1) % maxOver
 	}
-	if async {
-		own.async = append(own.async, released{id, names[0]})
+}
+
+// releasedAsync notes a release that no durable commit is known to follow. It was sent under a mark; if that is not the server's any more, it
+// may be lost already.
+func (own *session) releasedAsync(id fence.ID, name string, mark fence.ID) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if mark == own.unbroken {
+		own.async = append(own.async, released{id, name})
+	} else {
+		own.lost = append(own.lost, released{id, name})
 	}
 }
 

@@ -22,6 +22,7 @@ CREATE TABLE tenure.session (
 	id           uuid        PRIMARY KEY,
 	owner        text        NOT NULL,
 	ttl          interval    NOT NULL,
+	since        bigint      NOT NULL DEFAULT 0, -- the highest token issued when it was opened: leases up to it are of an earlier session of this id, which was forgotten
 	expires_at   timestamptz NOT NULL,
 	closed_below uuid        NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000', -- no acquisition below it is granted any more
 	ended        smallint    NOT NULL DEFAULT 0,

@@ -7,7 +7,7 @@ DECLARE
 BEGIN
 	PERFORM tenure.read_committed('open'), tenure.durable();
 	code := 0;
-	INSERT INTO tenure.session (id, owner, ttl, expires_at) VALUES (p_id, p_owner, p_ttl, clock_timestamp() + p_ttl) ON CONFLICT (id) DO NOTHING;
+	INSERT INTO tenure.session (id, owner, ttl, since, expires_at) VALUES (p_id, p_owner, p_ttl, tenure.issued(), clock_timestamp() + p_ttl) ON CONFLICT (id) DO NOTHING;
 	IF FOUND THEN
 		remaining := p_ttl;
 		PERFORM tenure.sweep();
@@ -71,7 +71,8 @@ BEGIN
 		END IF;
 		RETURN;
 	END IF;
-	DELETE FROM tenure.ended e USING tenure.session s WHERE s.id = p_id AND e.session = p_id AND e.acquisition < s.closed_below AND e.how = 1;
+	DELETE FROM tenure.ended e USING tenure.session s WHERE s.id = p_id AND e.session = p_id AND e.acquisition < s.closed_below
+		AND (e.how = 1 OR e.how IN (3, 4) AND e.at <= clock_timestamp() - interval '1 hour'); -- how an expired one ended is told for an hour
 	SELECT array_agg(u.acquisition ORDER BY u.acquisition), array_agg(u.reason ORDER BY u.acquisition) INTO revoked, reasons
 	FROM (SELECT e.acquisition, e.reason FROM tenure.ended e WHERE e.session = p_id AND NOT e.told ORDER BY e.acquisition LIMIT 256) u;
 	unbroken := tenure.unbroken_id();

@@ -23,7 +23,7 @@ BEGIN
 	o := 1;
 	code := 6;
 	how := 0;
-	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) INTO c, v_bury
+	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) IS NOT FALSE INTO c, v_bury
 	FROM tenure.lease l, tenure.session s, tenure.authority a
 	WHERE l.name = p_name AND l.over <> 0 AND l.acquisition IS DISTINCT FROM p_id AND s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
 		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead
@@ -84,7 +84,7 @@ BEGIN
 		RETURN;
 	END IF;
 	SELECT array_agg(k.ctid), array_agg(k.o), array_agg(k.id), bool_or(k.bury) INTO v_rows, v_os, v_ids, v_bury FROM (
-		SELECT l.ctid, u.o, u.id, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) AS bury
+		SELECT l.ctid, u.o, u.id, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) IS NOT FALSE AS bury
 		FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o) JOIN tenure.lease l ON l.name = u.name
 		WHERE l.over <> 0 AND l.acquisition IS DISTINCT FROM u.id ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
 	IF coalesce(cardinality(v_rows), 0) < cardinality(p_names) THEN
@@ -146,7 +146,7 @@ BEGIN
 	RETURN QUERY
 		SELECT u.o::int, 1::smallint, 0::smallint, l.token, least(h.expires_at, l.hold_until) - clock_timestamp(), NULL::interval, h.owner
 		FROM unnest(p_ids, p_names) WITH ORDINALITY u (id, name, o)
-			JOIN tenure.session s ON s.id = p_session JOIN tenure.lease l ON l.name = u.name JOIN tenure.session h ON h.id = l.session
+			JOIN tenure.session s ON s.id = p_session JOIN tenure.lease l ON l.name = u.name JOIN tenure.session h ON h.id = l.session AND h.since < l.token
 		WHERE l.over = 0 AND l.acquisition <> u.id AND h.ended = 0 AND h.expires_at > clock_timestamp() AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp())
 			AND s.ended = 0 AND s.expires_at > clock_timestamp() AND u.id >= greatest(s.closed_below, p_closed_below)
 			AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = u.id);
@@ -256,7 +256,7 @@ DECLARE
 BEGIN
 	r := (0, 0, 0, NULL, NULL, NULL, NULL);
 	FOR v IN SELECT l.*, h.ended AS h_ended, h.expires_at AS h_expires_at, h.owner AS h_owner
-		FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name LEFT JOIN tenure.session h ON h.id = l.session
+		FROM unnest(p_names) WITH ORDINALITY u (name, o) JOIN tenure.lease l ON l.name = u.name LEFT JOIN tenure.session h ON h.id = l.session AND h.since < l.token
 		WHERE l.token > 0 AND (l.acquisition = p_id OR l.over = 0 OR l.session = s.id AND p_id < l.bound) ORDER BY u.o LOOP
 		v_how := tenure.over_by(v.over, v.hold_until, v.h_ended, v.h_expires_at, p_now);
 		IF v.acquisition = p_id THEN
@@ -360,7 +360,7 @@ BEGIN
 	-- After the last wait but for new names: is every row still free, and is this session still live?
 	r := (0, 6, 0, NULL, NULL, NULL, NULL);
 	IF cardinality(v_missing) + p_locked <> cardinality(p_sorted) -- a row has appeared that is not locked here
-		OR EXISTS (SELECT 1 FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+		OR EXISTS (SELECT 1 FROM tenure.lease l JOIN tenure.session h ON h.id = l.session AND h.since < l.token
 			WHERE l.name = ANY (p_sorted) AND l.over = 0 AND h.ended = 0 AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp()))
 		OR NOT EXISTS (SELECT 1 FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()) THEN
 		RETURN NEXT r;
@@ -386,7 +386,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM tenure.grants(p_session, p_id, p_names);
 END $$;
 
--- Makes the rows of new names, which are sorted, and returns how many it made. Another insert of the same name is waited for, a second at most
+-- Makes the rows of new names, which are sorted, and returns how many it made. Another insert of the same name is waited for, 300 ms at most
 -- (55P03): it may stand in a transaction that somebody left open.
 CREATE FUNCTION tenure.make_names(p_names text[]) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
@@ -394,7 +394,7 @@ DECLARE
 	v_made int;
 BEGIN
 	PERFORM tenure.check_name(u.name) FROM unnest(p_names) u (name);
-	PERFORM set_config('lock_timeout', '1000', true);
+	PERFORM set_config('lock_timeout', '300', true);
 	INSERT INTO tenure.lease (name) SELECT u.name FROM unnest(p_names) u (name) ON CONFLICT (name) DO NOTHING;
 	GET DIAGNOSTICS v_made = ROW_COUNT;
 	PERFORM set_config('lock_timeout', v_before, true);
@@ -404,7 +404,7 @@ END $$;
 -- Locks, by id, the other sessions whose bound these rows take along when they are overwritten, and returns them.
 CREATE FUNCTION tenure.lock_others(p_session uuid, p_names text[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
-	v_others uuid[] := ARRAY(SELECT DISTINCT h.id FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+	v_others uuid[] := ARRAY(SELECT DISTINCT h.id FROM tenure.lease l JOIN tenure.session h ON h.id = l.session AND h.since < l.token
 		WHERE l.name = ANY (p_names) AND h.id <> p_session AND h.ended = 0 AND l.bound > h.closed_below);
 BEGIN
 	IF v_others <> '{}' THEN
@@ -427,7 +427,7 @@ BEGIN
 	INSERT INTO tenure.ended (session, acquisition, how, at)
 	SELECT DISTINCT ON (l.session, l.acquisition) l.session, l.acquisition,
 		CASE WHEN l.over <> 0 THEN l.over WHEN h.ended <> 0 THEN h.ended ELSE 4 END, coalesce(CASE WHEN l.over <> 0 THEN l.over_at ELSE h.ended_at END, l.hold_until)
-	FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+	FROM tenure.lease l JOIN tenure.session h ON h.id = l.session AND h.since < l.token
 	WHERE l.name = ANY (p_names) AND l.token > 0 AND l.over <> 5 AND h.ended <> 2
 		AND NOT (l.over = 1 AND (h.ended <> 0 OR l.acquisition < h.closed_below OR h.id = p_session AND l.acquisition < greatest(l.bound, p_closed_below)))
 	ORDER BY l.session, l.acquisition

@@ -76,7 +76,7 @@ BEGIN
 		RETURN;
 	END IF;
 	SELECT * INTO s FROM tenure.session WHERE id = p_session;
-	how := tenure.over_by(l.over, l.hold_until, s.ended, s.expires_at, clock_timestamp());
+	how := tenure.over_by(l.over, l.hold_until, CASE WHEN s.since < l.token THEN s.ended END, s.expires_at, clock_timestamp());
 	IF how = 3 AND l.over = 0 AND s.ended = 0 AND s.expires_at <= clock_timestamp() THEN
 		code := 6;
 		RETURN;

@@ -31,13 +31,13 @@ BEGIN
 	RETURN QUERY
 		SELECT l.name::text, l.token, o.how = 0, l.acquisition, l.session, coalesce(s.owner, ''),
 			CASE WHEN o.how = 0 THEN s.expires_at - v_now END, CASE WHEN o.how = 0 THEN l.hold_until - v_now END, tenure.how(o.how)
-		FROM tenure.lease l LEFT JOIN tenure.session s ON s.id = l.session,
+		FROM tenure.lease l LEFT JOIN tenure.session s ON s.id = l.session AND s.since < l.token,
 			LATERAL (SELECT tenure.over_by(l.over, l.hold_until, s.ended, s.expires_at, v_now) AS how) o
 		WHERE l.name = ANY (p_names) AND l.token > 0 ORDER BY l.name;
 END $$;
 
 -- Ends the acquisition that holds the name under exactly this token, with all its names. Code 0 revoked, 1 it was already, 3 over otherwise,
--- 4 another token (token is the latest), 6 begin again. believes: how long the former holder may believe that it holds.
+-- 4 another token (token is the latest), 6 begin again, 8 a row is locked. believes: how long the former holder may believe that it holds.
 CREATE FUNCTION tenure.lease_revoke(p_name text, p_token bigint, p_reason text,
 	OUT code smallint, OUT how smallint, OUT token bigint, OUT acquisition uuid, OUT names text[], OUT believes interval, OUT reason text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -51,7 +51,10 @@ BEGIN
 	-- There is no index on acquisitions, it would burden every grant: an operator's call reads the table.
 	SELECT * INTO l FROM tenure.lease x WHERE x.name = p_name;
 	v_names := ARRAY(SELECT x.name FROM tenure.lease x WHERE x.acquisition = l.acquisition AND x.session = l.session AND x.over = 0 ORDER BY x.name);
-	PERFORM 1 FROM tenure.lease x WHERE x.name = ANY (v_names || p_name) ORDER BY x.name FOR NO KEY UPDATE;
+	IF tenure.lock_names(ARRAY(SELECT DISTINCT u.name FROM unnest(v_names || p_name) u (name) ORDER BY u.name), 1000) < 0 THEN
+		code := 8;
+		RETURN;
+	END IF;
 	SELECT * INTO l FROM tenure.lease x WHERE x.name = p_name;
 	token := coalesce(l.token, 0);
 	acquisition := l.acquisition;
@@ -59,7 +62,7 @@ BEGIN
 		code := 4;
 		RETURN;
 	END IF;
-	SELECT * INTO s FROM tenure.session x WHERE x.id = l.session;
+	SELECT * INTO s FROM tenure.session x WHERE x.id = l.session AND x.since < l.token;
 	v_now := clock_timestamp();
 	how := tenure.over_by(l.over, l.hold_until, s.ended, s.expires_at, v_now);
 	believes := greatest(interval '0', CASE WHEN s.ended = 0 THEN least(s.expires_at, l.hold_until) - v_now ELSE interval '0' END);
@@ -109,7 +112,7 @@ BEGIN
 		SELECT x.ctid FROM tenure.session x WHERE x.ended = 0 AND x.expires_at <= v_before LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED));
 	-- Deletes under the row's lock, what is still so under it. Nothing is waited for.
 	DELETE FROM tenure.lease WHERE ctid = ANY (ARRAY(
-		SELECT l.ctid FROM tenure.lease l LEFT JOIN tenure.session s ON s.id = l.session
+		SELECT l.ctid FROM tenure.lease l LEFT JOIN tenure.session s ON s.id = l.session AND s.since < l.token
 		WHERE (l.token = 0 OR s.id IS NULL OR s.ended <> 0 OR l.acquisition < s.closed_below AND l.bound <= s.closed_below)
 			AND CASE WHEN l.over <> 0 THEN l.over_at <= v_before
 				WHEN l.hold_until <= v_before OR s.id IS NULL THEN true

@@ -20,7 +20,7 @@ BEGIN
 		THEN pg_catalog.set_config('idle_in_transaction_session_timeout',
 			(pg_catalog.ceil(pg_catalog.date_part('epoch', k.remaining) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
 	FROM (SELECT least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() AS remaining FROM tenure.session s, tenure.authority a
-		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND a.id OPERATOR(pg_catalog.=) p_authority
+		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND s.since OPERATOR(pg_catalog.<) p_token AND a.id OPERATOR(pg_catalog.=) p_authority
 			AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared)
 		OFFSET 0) k -- the clock is read once
 	WHERE k.remaining OPERATOR(pg_catalog.>) '0'::interval;
@@ -43,7 +43,7 @@ BEGIN
 	-- Any version of the row: an old snapshot fails with 40001 here instead of telling what was.
 	SELECT * INTO l FROM tenure.lease x WHERE x.name = p_name FOR SHARE;
 	SELECT a.id, least(s.expires_at, l.hold_until) - clock_timestamp(), tenure.over_by(l.over, l.hold_until, s.ended, s.expires_at, clock_timestamp())
-	INTO v_own, v_left, v_how FROM tenure.authority a LEFT JOIN tenure.session s ON s.id = l.session
+	INTO v_own, v_left, v_how FROM tenure.authority a LEFT JOIN tenure.session s ON s.id = l.session AND s.since < l.token
 	WHERE a.allow_prepared OR current_setting('max_prepared_transactions') = '0';
 	IF v_own IS NULL THEN
 		PERFORM tenure.fail('TN008', 'verify refuses where transactions can be prepared: a prepared one outlives every bound', NULL,
@@ -98,7 +98,7 @@ BEGIN
 				(pg_catalog.ceil(pg_catalog.date_part('epoch', k.remaining) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
 	INTO v_left, v_idle, v_statement
 	FROM (SELECT least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() AS remaining FROM tenure.session s, tenure.authority a
-		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND a.id OPERATOR(pg_catalog.=) p_authority
+		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND s.since OPERATOR(pg_catalog.<) p_token AND a.id OPERATOR(pg_catalog.=) p_authority
 			AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared)
 		OFFSET 0) k
 	WHERE k.remaining OPERATOR(pg_catalog.>) '0'::interval;
