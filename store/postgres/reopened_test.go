@@ -47,3 +47,18 @@ func TestASessionIDThatComesAgain(t *testing.T) {
 		t.Errorf("token %d after %d", next.Token, former.Token)
 	}
 }
+
+// TestSessionsInRange: the function that the Go store calls keeps the limits too, whoever calls it.
+func TestSessionsInRange(t *testing.T) {
+	h := newHarness(t)
+	for what, call := range map[string]string{
+		"a TTL of 100 years": `SELECT tenure.session_open(tenure.new_id(), 'o', '100 years')`,
+		"a negative TTL":     `SELECT tenure.session_open(tenure.new_id(), 'o', '-1 second')`,
+		"an owner of 1 MB":   `SELECT tenure.session_open(tenure.new_id(), repeat('o', 1000000), '1 second')`,
+		"no token":           `SELECT tenure.report_ahead(tenure.authority_id(), 'n', NULL)`,
+	} {
+		if _, err := h.own.Exec(t.Context(), call); err == nil {
+			t.Errorf("%s was taken", what)
+		}
+	}
+}

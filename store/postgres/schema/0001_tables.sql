@@ -26,7 +26,10 @@ CREATE TABLE tenure.session (
 	expires_at   timestamptz NOT NULL,
 	closed_below uuid        NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000', -- no acquisition below it is granted any more
 	ended        smallint    NOT NULL DEFAULT 0,
-	ended_at     timestamptz
+	ended_at     timestamptz,
+	-- Whoever may call the Go store's functions may call them with anything.
+	CONSTRAINT ttl_in_range CHECK (ttl BETWEEN interval '0' AND interval '24 hours'),
+	CONSTRAINT owner_in_range CHECK (octet_length(owner) <= 256)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 500);
 
 -- The latest acquisition of each name; token 0: none yet. No index but the key, for the same reason: each acquire and

@@ -157,6 +157,9 @@ CREATE FUNCTION tenure.report_ahead(p_authority uuid, p_name text, p_token bigin
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	-- The jump of an incarnation that has not granted yet may lie above the token already.
+	IF p_token IS NULL OR p_token <= 0 THEN
+		PERFORM tenure.fail('TN004', 'invalid claim: the token is not positive', jsonb_build_object('field', 'token'), 'Nothing was changed.');
+	END IF;
 	PERFORM tenure.check_name(p_name), tenure.read_committed('report_ahead'), tenure.durable(), tenure.enter_incarnation_if_new();
 	PERFORM 1 FROM tenure.authority FOR UPDATE;
 	IF p_token <= tenure.issued() OR p_token > 4611686018427387904 OR p_authority IS DISTINCT FROM (SELECT a.id FROM tenure.authority a)
