@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,5 +356,33 @@ func TestAcquireWhileAway(t *testing.T) {
 		time.AfterFunc(time.Second, p.heal)
 		_, err = s.Acquire(w.t.Context(), lease.Want{Names: []string{"a"}})
 		return err
+	})
+}
+
+// Each failure that is waited out is told, and who is told may end the wait; the last answer is in the error.
+func TestFailuresAreToldWhileWaiting(t *testing.T) {
+	sound(t, func(w *world) error {
+		a, p := w.client(lease.Options{})
+		down := func(context.Context, func(context.Context) error) error {
+			return &lease.UnavailableError{Op: "acquire", Err: errLost}
+		}
+		reset := func(context.Context, func(context.Context) error) error { return errLost }
+		p.next("acquire", down, reset)
+		p.all(down, "acquire")
+		ctx, giveUp := context.WithCancelCause(w.t.Context())
+		var told []error
+		_, err := a.Acquire(ctx, lease.Want{Names: []string{"a"}, OnFailure: func(err error) {
+			if told = append(told, err); len(told) == 3 {
+				giveUp(errors.New("enough"))
+			}
+		}})
+		var ended *lease.WaitEndedError
+		if len(told) != 3 || !errors.Is(told[0], lease.ErrUnavailable) || !errors.Is(told[1], lease.ErrUnknown) || !errors.Is(told[2], lease.ErrUnavailable) {
+			return fmt.Errorf("told %v", told)
+		}
+		if !errors.As(err, &ended) || !errors.Is(ended.Err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "enough") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
 	})
 }

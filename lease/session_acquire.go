@@ -19,6 +19,9 @@ type Want struct {
 	Try bool
 	// OnHeld is told of each refusal, on the goroutine that called Acquire, which waits for it. May be nil.
 	OnHeld func(*HeldError)
+	// OnFailure is told of each failure to ask that Acquire waits out: the error matches ErrUnavailable or ErrUnknown. It is called as
+	// OnHeld is, and may end ctx where waiting is of no use. May be nil.
+	OnFailure func(error)
 }
 
 // Acquire asks for all of w.Names, or none, and waits until they are granted or ctx ends. A waiter polls: first after
@@ -64,6 +67,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Lease, error) {
 		if w.Try {
 			return nil, err
 		}
+		a.tell(ctx)
 		if !sleep(ctx, s.ctx, wait) {
 			return nil, a.ended(ctx)
 		}
@@ -89,6 +93,13 @@ type acquirer struct {
 	held    *HeldError // the last refusal
 	failure error      // the last failure to ask, nil after a refusal
 	full    bool       // too many releases are pending
+}
+
+// tell passes on the last failure to ask, unless it is only that ctx has ended.
+func (a *acquirer) tell(ctx context.Context) {
+	if a.failure != nil && a.want.OnFailure != nil && ctx.Err() == nil {
+		a.want.OnFailure(a.failure)
+	}
 }
 
 // ended says why the wait ended: with the session, or with ctx.
@@ -137,6 +148,7 @@ func (a *acquirer) ask(ctx context.Context) (*Lease, error) {
 			return nil, a.refused(err)
 		}
 		a.failure = unknown("acquire", req.ID, err)
+		a.tell(ctx)
 		if !sleep(ctx, a.s.ctx, retry.delay()) {
 			return nil, a.ended(ctx)
 		}
