@@ -2,14 +2,21 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
 )
+
+// ErrSetup: the server refuses the call for a reason that no repetition mends: a right, a function or the schema is missing, or
+// the isolation level is another than READ COMMITTED. Nothing was applied, and the error says what to change. A store's errors of this kind
+// also match [lease.ErrUnavailable], as those of an outage do, so a waiter goes on asking: look for ErrSetup where that is not wanted.
+var ErrSetup = errors.New("the database or the connection is not set up for this call")
 
 // The kinds of [SchemaError].
 var (
@@ -71,7 +78,44 @@ const (
 	stateNoSchema       = "3F000"
 	stateNoStatement    = "26000" // a named prepared statement behind a pooler that changes the server
 	stateTwoStatements  = "42P05"
+	stateIsolation      = "TN007"
 )
+
+// The roles that the schema's rights are granted to.
+const (
+	roleUser     = "tenure_user"
+	roleOperator = "tenure_operator"
+	roleOwner    = "tenure_owner"
+)
+
+// Calls that take more than tenure_user, as they stand in errors.
+const (
+	opRevoke       = "revoke"
+	opPrune        = "prune"
+	opRaiseEpoch   = "raise epoch"
+	opNewAuthority = "new authority"
+	opDown         = "migrate down"
+)
+
+// setupError matches [ErrSetup] and says what to change.
+type setupError struct {
+	err    error
+	advice string
+}
+
+// Error is the server's, and the advice.
+func (e *setupError) Error() string {
+	if e.advice == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + "; " + e.advice
+}
+
+// Is makes the error match [ErrSetup].
+func (e *setupError) Is(target error) bool { return target == ErrSetup }
+
+// Unwrap returns the server's error.
+func (e *setupError) Unwrap() error { return e.err }
 
 // state is the SQLSTATE of a server's error, or "".
 func state(err error) string {
@@ -98,9 +142,10 @@ func (s *Store) failed(op string, id fence.ID, sent bool, err error) error {
 	} else if errors.As(err, &unsent) {
 		return unsent // it is translated: there was no connection
 	}
-	if hint := hintFor(state(err)); hint != "" {
-		err = fmt.Errorf("%w; %s", err, hint)
+	if invalid := invalidBy(err); invalid != nil {
+		return invalid
 	}
+	err = hinted(op, err)
 	if !sent || pgconn.SafeToRetry(err) || refusedByServer(err) {
 		return &lease.UnavailableError{Op: op, Err: err}
 	}
@@ -110,14 +155,75 @@ func (s *Store) failed(op string, id fence.ID, sent bool, err error) error {
 	return &lease.UnknownError{Op: op, ID: id, Err: err}
 }
 
-func hintFor(code string) string {
+// invalidBy is the server's judgement that the request makes no sense, or nil.
+func invalidBy(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != stateInvalid {
+		return nil
+	}
+	var facts struct{ Field string }
+	if json.Unmarshal([]byte(pg.Detail), &facts) != nil || facts.Field == "" {
+		facts.Field = "request"
+	}
+	return &lease.InvalidError{Field: facts.Field, Problem: strings.TrimPrefix(pg.Message, "invalid "+facts.Field+": ")}
+}
+
+// hinted adds to the server's error of op what can be done about it, and [ErrSetup] where repeating does nothing.
+func hinted(op string, err error) error {
+	code := state(err)
+	hint := hintFor(op, code)
+	var connecting *pgconn.ConnectError
+	switch {
+	case errors.As(err, &connecting) && code == stateNotAllowed:
+		return &setupError{err: err, advice: "let an administrator run GRANT CONNECT ON DATABASE ... TO the role of this connection"}
+	case errors.As(err, &connecting):
+		return err
+	case setupState(code):
+		return &setupError{err: err, advice: hint}
+	case hint != "":
+		return fmt.Errorf("%w; %s", err, hint)
+	}
+	return err
+}
+
+// setupState reports whether a SQLSTATE means that the call is refused until somebody changes rights, schema or settings. A server that is
+// read-only is not among them: a standby may be promoted. Nor is a statement that a pooler lost: the next one may be found.
+func setupState(code string) bool {
+	return strings.HasPrefix(code, "42") && code != stateTwoStatements || code == stateNoSchema || code == stateIsolation
+}
+
+// roleFor is the role whose members may make a call.
+func roleFor(op string) string {
+	switch op {
+	case opRevoke, opPrune:
+		return roleOperator
+	case opRaiseEpoch, opNewAuthority, opDown:
+		return roleOwner
+	}
+	return roleUser
+}
+
+// rightFor says what lets a role make a call.
+func rightFor(op string) string {
+	role := roleFor(op)
+	hint := "this needs " + role + ": let an administrator run GRANT " + role + " TO the role of this connection"
+	if role == roleUser {
+		hint += ", or `tenure migrate --database-url URL --grant ROLE`"
+	}
+	return hint
+}
+
+func hintFor(op, code string) string {
 	switch code {
 	case stateNoStatement, stateTwoStatements:
 		return "behind PgBouncer in transaction mode, set default_query_exec_mode=cache_describe (or exec) in the connection string"
 	case stateUndefined, stateNoSchema:
 		return "is the schema installed and up to date? run `tenure migrate --database-url URL`"
-	case "42501":
-		return "the role needs tenure_user: `tenure migrate --database-url URL --grant ROLE`"
+	case stateNotAllowed:
+		return rightFor(op)
+	case stateIsolation:
+		return "default_transaction_isolation of the role, the database or the server is another: let an administrator run " +
+			"ALTER ROLE ... SET default_transaction_isolation = 'read committed', or, not behind PgBouncer, add default_transaction_isolation=read%20committed to the connection string"
 	case "25006", "55000":
 		return "this server is a standby, or read-only: connect to the primary"
 	}

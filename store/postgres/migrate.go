@@ -109,7 +109,7 @@ func Down(ctx context.Context, conn *pgx.Conn) error {
 
 func down(ctx context.Context, conn *pgx.Conn, all []step) error {
 	for i := len(all) - 1; i >= 0; i-- {
-		err := inTx(ctx, conn, "migrate down", func(tx pgx.Tx) error {
+		err := inTx(ctx, conn, opDown, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, all[i].downScript()); err != nil {
 				return err
 			}
@@ -205,9 +205,12 @@ func explained(what string, err error) error {
 	case pg.Code == stateForeignSchema:
 		return &SchemaError{Kind: ErrForeignSchema, Detail: pg.Message + "; " + pg.Hint}
 	case pg.Hint != "":
+		if pg.Code == stateNotAllowed {
+			return fmt.Errorf("postgres: %s: %w", what, &setupError{err: err, advice: pg.Hint})
+		}
 		return fmt.Errorf("postgres: %s: %w; %s", what, err, pg.Hint)
 	case pg.Code == stateNotAllowed:
-		return fmt.Errorf("postgres: %s: %w; the role needs tenure_user (`tenure migrate --database-url URL --grant ROLE`), or tenure_owner for what concerns the whole authority", what, err)
+		return fmt.Errorf("postgres: %s: %w", what, hinted(what, err))
 	}
 	return fmt.Errorf("postgres: %s: %w", what, err)
 }

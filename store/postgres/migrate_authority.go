@@ -58,7 +58,7 @@ func NewAuthority(ctx context.Context, conn *pgx.Conn) (before, after fence.ID, 
 	if before, err = authorityID(ctx, conn); err != nil {
 		return before, after, err
 	}
-	err = inTx(ctx, conn, "new authority", func(tx pgx.Tx) error {
+	err = inTx(ctx, conn, opNewAuthority, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `SELECT tenure.authority_new()`).Scan(&after)
 	})
 	return before, after, err

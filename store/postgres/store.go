@@ -52,15 +52,17 @@ type Store struct {
 // prepared statements on a direct connection (the driver's default); behind PgBouncer in transaction mode set
 // default_query_exec_mode=cache_describe or exec. [Configure] before the pool is made lets the store see cancelled waits for standbys.
 //
-// New returns a [*SchemaError] if the database's schema is missing, older or newer, the driver's error if it cannot be reached,
-// and an error if the pool's connections have another client_encoding than UTF8, by a setting of the role, say.
+// New returns a [*SchemaError] if the database's schema is missing, older or newer, an error matching [lease.ErrUnavailable] that wraps the
+// driver's if it cannot be asked, which matches [ErrSetup] too where the role may not use it, and an error if the pool's connections have another client_encoding than UTF8, by a setting of the role, say.
 func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{pool: pool, log: o.Logger, opts: o, sessions: map[fence.ID]*session{}}
-	if err := checkVersion(ctx, pool); err != nil {
+	if err := checkVersion(ctx, pool); errors.As(err, new(*SchemaError)) {
 		return nil, err
+	} else if err != nil {
+		return nil, s.failed("open", fence.ID{}, false, fmt.Errorf("reading the version of the schema: %w", err))
 	}
 	var authority, unbroken pgtype.UUID
 	var encoding string
