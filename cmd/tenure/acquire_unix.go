@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/internal/supervise"
 	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/store/postgres"
 )
 
 // reopenPause is between two attempts to open a session in place of one that ended while waiting.
@@ -32,7 +33,10 @@ func (r *runner) acquire(ctx context.Context, s lease.Store) (*lease.Session, *l
 		ctx, stop = context.WithTimeout(ctx, max(r.waitFrom+r.o.wait-r.now(), r.o.wait/2)) // opening the store took its share
 		defer stop()
 	}
-	want := lease.Want{Names: r.o.names, MaxHold: r.o.maxHold, Try: r.o.try, OnHeld: r.sayHeld()}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	failed := r.sayFailure(giveUp)
+	want := lease.Want{Names: r.o.names, MaxHold: r.o.maxHold, Try: r.o.try, OnHeld: r.sayHeld(), OnFailure: failed}
 	for first := true; ; first = false {
 		session, err := lease.Start(ctx, s, lease.Options{Owner: r.o.owner, TTL: r.o.ttl, Margin: r.o.margin})
 		if err == nil {
@@ -45,6 +49,9 @@ func (r *runner) acquire(ctx context.Context, s lease.Store) (*lease.Session, *l
 		again := errors.Is(err, lease.ErrEnded) || !first && (errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUnknown))
 		if r.o.try || !again || ctx.Err() != nil {
 			return nil, nil, interruptedOr(ctx, err)
+		}
+		if !errors.Is(err, lease.ErrEnded) {
+			failed(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -76,6 +83,30 @@ func (r *runner) sayHeld() func(*lease.HeldError) {
 	}
 }
 
+// sayAgain is how long the same failure is not told again.
+const sayAgain = time.Minute
+
+// sayFailure tells of a store that does not answer, when it begins, changes or goes on, and gives up where waiting mends nothing.
+func (r *runner) sayFailure(giveUp context.CancelCauseFunc) func(error) {
+	var last string
+	var at time.Duration
+	return func(err error) {
+		if errors.Is(err, postgres.ErrSetup) {
+			giveUp(errNoUse) // the last line says the rest
+			return
+		}
+		kind := string(lease.CodeOf(err)) + sqlState(err) // the text may name an id or a port, which is new each time
+		if kind == last && r.now()-at < sayAgain {
+			return
+		}
+		last, at = kind, r.now()
+		r.say("waiting, though the store does not answer as it should: %v", err)
+	}
+}
+
+// errNoUse ends a wait that no answer can end.
+var errNoUse = errors.New("asking again mends nothing")
+
 // notAcquired is the end of a wait without a grant.
 func (r *runner) notAcquired(err error) {
 	var interrupted *supervise.InterruptedError
@@ -86,6 +117,8 @@ func (r *runner) notAcquired(err error) {
 		r.end("interrupted", 128+int(interrupted.Signal), "%v while waiting; nothing is held, nothing was run", interrupted)
 	case errors.As(err, &held):
 		r.end("not_acquired", r.o.busyExit, "not acquired: %v; nothing was run", held)
+	case errors.Is(err, postgres.ErrSetup), errors.As(err, &ended) && errors.Is(ended.Err, postgres.ErrSetup):
+		r.end("no_store", exitNoStore, "the store refuses it: %v; nothing was run", err)
 	case errors.As(err, &ended) && ended.Held == nil && (errors.Is(ended.Err, lease.ErrUnavailable) || errors.Is(ended.Err, lease.ErrUnknown)):
 		r.end("no_store", exitNoStore, "the store was not reached: %v; nothing was run", ended)
 	case errors.As(err, &ended):

@@ -56,7 +56,7 @@ was ahead. Where an error names a token, give that one as --above. On PostgreSQL
 			defer a.close(cmd.Context(), s)
 			raised, err := s.RaiseEpoch(cmd.Context(), floor)
 			if err != nil {
-				return needsRole(err, "tenure_owner")
+				return err
 			}
 			if asJSON {
 				return a.printJSON(struct {

@@ -157,7 +157,7 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 	case errors.Is(err, drill.ErrOption), errors.Is(err, drill.ErrUnknownScenario):
 		return usagef("%v", err)
 	case err != nil:
-		return err
+		return needsSchema(err)
 	}
 	write := report.WriteTable
 	if f.asJSON {

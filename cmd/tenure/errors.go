@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/store/postgres"
 )
 
 // The exit codes of every command. `tenure run` adds the command's own and 128 + n for a signal.
@@ -52,7 +53,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, lease.ErrHeld), errors.Is(err, lease.ErrWaitEnded):
 		return exitNotAcquired
-	case errors.As(err, &store), errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown):
+	case errors.As(err, &store), errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, postgres.ErrSetup):
 		return exitNoStore
 	}
 	return exitFailed

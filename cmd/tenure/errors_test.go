@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/store/postgres"
 )
 
 // TestExitCode: each kind of error has one exit code, through wraps too.
@@ -25,6 +26,7 @@ func TestExitCode(t *testing.T) {
 		{&storeError{errors.New("x")}, 77},
 		{&lease.UnavailableError{Err: errors.New("x")}, 77},
 		{&lease.UnknownError{Err: errors.New("x")}, 77},
+		{postgres.ErrSetup, 77},
 		{&lease.MismatchError{}, 1},
 		{&lease.EndedError{}, 1},
 		{&fence.AheadError{}, 1},

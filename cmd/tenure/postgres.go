@@ -90,7 +90,7 @@ func openPostgres(ctx context.Context, l location, o openOptions) (store, error)
 	defer cancel()
 	s, err := postgres.Open(ctx, l.url, postgres.Options{})
 	if err != nil {
-		return nil, &storeError{fmt.Errorf("%s: %w", l.shown, needsRole(l.redact(err), "tenure_user"))}
+		return nil, &storeError{fmt.Errorf("%s: %w", l.shown, l.redact(err))}
 	}
 	return s, nil
 }
@@ -127,13 +127,24 @@ func onConnection(ctx context.Context, l location, do func(*pgx.Conn) error) err
 	return nil
 }
 
-// needsRole says which role a call needs where the server refused it for want of rights.
-func needsRole(err error, role string) error {
+// sqlState is the SQLSTATE of a server's error, or "".
+func sqlState(err error) string {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "42501" || strings.Contains(err.Error(), role) {
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// stateNotAllowed is the SQLSTATE for a right that the role lacks.
+const stateNotAllowed = "42501"
+
+// needsSchema says what a drill needs beside the store, where the server refused to make the schema of its resource.
+func needsSchema(err error) error {
+	if sqlState(err) != stateNotAllowed || errors.Is(err, postgres.ErrSetup) { // those of the store say what they need
 		return err
 	}
-	return fmt.Errorf("%w; this needs %s: let an administrator run GRANT %s TO the role of this connection", err, role, role)
+	return &storeError{fmt.Errorf("%w; a drill makes a schema for its resource: let an administrator run GRANT CREATE ON DATABASE ... TO the role of this connection", err)}
 }
 
 // storeProblem is the error as one of a store that cannot be used, where its schema is why.

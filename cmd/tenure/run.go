@@ -36,7 +36,12 @@ const minRunTTL = time.Second
 
 const runLong = `Acquires NAMES, all or none, runs CMD while they are held, and releases them when it has ended.
 
-Waiting. Without --wait or --try it waits without limit, by polling. --wait bounds the wait; --try asks once.
+Waiting. Without --wait or --try it waits without limit, by polling. --wait bounds the wait; --try asks once. An outage of
+the store is waited out, and said on standard error. What no repetition mends, such as a right that is missing, ends the
+wait with exit code 77.
+
+Connections. On PostgreSQL a run takes two connections, one of them for renewals alone, and at most pool_max_conns of the
+URL (default: 4, or the number of CPUs if that is more) and one.
 
 Stopping. CMD leads a process group of its own. When the lease is lost, revoked, or cannot be renewed, the group is
 sent SIGTERM, and SIGKILL --grace later, in any case before the safe deadline, which is before the authority can
@@ -63,9 +68,9 @@ job does not run a second time elsewhere. INT, TERM, HUP or QUIT, now or before,
 once. A loss of the lease in this time changes nothing of the exit code.
 
 Exit codes. CMD's own; 128 + n if signal n ended it, or ended the wait; 75 not acquired (--busy-exit replaces it);
-76 the lease was lost while CMD was running, whatever CMD made of it; 77 the store was not reached; 126 CMD cannot
-be run, 127 it is not found; 64 the command line makes no sense. The last line on standard error says which and why;
---json-status writes it to a file, which says "waiting" and "running" before that.
+76 the lease was lost while CMD was running, whatever CMD made of it; 77 the store was not reached, or the role
+may not use it; 126 CMD cannot be run, 127 it is not found; 64 the command line makes no sense. The last line on
+standard error says which and why; --json-status writes it to a file, which says "waiting" and "running" before that.
 
 JSON status: {"outcome": "waiting", "running", "exited", "signaled", "lost", "not_acquired", "no_store",
 "not_started" or "interrupted"; "exit_code", null until the end; "text"; "store"; "owner"; "names"; "tokens", as
