@@ -187,7 +187,7 @@ func TestClientEncoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	if _, err := plain.Exec(ctx, `ALTER DATABASE `+pgx.Identifier{name}.Sanitize()+` SET client_encoding = 'LATIN1'`); err != nil {
+	if _, err := plain.Exec(ctx, `ALTER DATABASE `+pgx.Identifier{name}.Sanitize()+` SET client_encoding = 'LATIN1'`); err != nil { //nolint:misspell // pgx names it so
 		t.Fatal(err)
 	}
 	plain.Reset()
