@@ -219,6 +219,8 @@ func (b *batch) bury(old leaseRow) error {
 		s.end(lease.EndExpired, s.expiry)
 	}
 	switch {
+	case s.found && s.ended == 0 && !old.isOf(s): // how it ended is forgotten; that it did must not be, while its session's id lives
+		return b.writeEnded(old.acquisition, s, lease.EndForgotten, "", b.now)
 	case old.over == lease.EndRevoked, !s.found, s.ended == lease.EndClosed:
 		return nil
 	case old.over == lease.EndReleased && (s.ended != 0 || old.acquisition.Less(s.closedBelow)):

@@ -37,6 +37,7 @@ type authority struct {
 // session is a row of tenure_session.
 type session struct {
 	id           fence.ID
+	since        int64 // the counter when it was opened: see leaseRow.isOf
 	owner        string
 	ttl, expiry  int64
 	closedBelow  fence.ID
@@ -211,7 +212,7 @@ func (b *batch) saveSession(s *session) error {
 		s.recent = []byte{} // an empty column, not NULL
 	}
 	if s.isNew {
-		_, err := st.insertSession.Exec(s.id[:], s.owner, s.ttl, s.expiry, s.closedBelow[:], s.recent, s.endedUpTo[:], int(s.ended), s.endedAt)
+		_, err := st.insertSession.Exec(s.id[:], s.since, s.owner, s.ttl, s.expiry, s.closedBelow[:], s.recent, s.endedUpTo[:], int(s.ended), s.endedAt)
 		return err
 	}
 	return affected(st.saveSession.Exec(s.expiry, s.closedBelow[:], s.recent, s.endedUpTo[:], int(s.ended), s.endedAt, s.id[:]))
@@ -245,7 +246,7 @@ func (b *batch) session(id fence.ID) (*session, error) {
 	s := &session{id: id}
 	var below, endedUpTo []byte
 	var ended int
-	err := b.store.stmts.session.QueryRow(id[:]).Scan(&s.owner, &s.ttl, &s.expiry, &below, &s.recent, &endedUpTo, &ended, &s.endedAt)
+	err := b.store.stmts.session.QueryRow(id[:]).Scan(&s.since, &s.owner, &s.ttl, &s.expiry, &below, &s.recent, &endedUpTo, &ended, &s.endedAt)
 	switch {
 	case err == sql.ErrNoRows:
 	case err != nil:

@@ -81,10 +81,10 @@ func stand(ctx context.Context, tx DBTX, claim fence.Claim, now clock.Source, bo
 	var over, ended int
 	standing := fence.Standing{Name: claim.Name}
 	err := tx.QueryRowContext(ctx, `SELECT a.id, a.issued, a.boot_id, a.anchor, a.mark, coalesce(l.token, 0), l.acquisition, l.session,
-		coalesce(l.hold_end, 0), coalesce(l.over, 0), s.id IS NOT NULL, coalesce(s.expiry, 0), coalesce(s.ended, 0)
+		coalesce(l.hold_end, 0), coalesce(l.over, 0), s.id IS NOT NULL, coalesce(s.since, 0), coalesce(s.expiry, 0), coalesce(s.ended, 0)
 		FROM tenure_authority a LEFT JOIN tenure_lease l ON l.name = ? LEFT JOIN tenure_session s ON s.id = l.session`, claim.Name).
 		Scan(&authority, &standing.Issued, &boot, &anchor, &mark, &standing.Token, &acquisition, &sessionID,
-			&row.holdEnd, &over, &holder.found, &holder.expiry, &ended)
+			&row.holdEnd, &over, &holder.found, &holder.since, &holder.expiry, &ended)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
@@ -94,7 +94,7 @@ func stand(ctx context.Context, tx DBTX, claim fence.Claim, now clock.Source, bo
 	}
 	copy(standing.Authority[:], authority)
 	copy(standing.Acquisition[:], acquisition)
-	row.over, holder.ended = lease.End(over), lease.End(ended)
+	row.token, row.over, holder.ended = int64(standing.Token), lease.End(over), lease.End(ended)
 	if standing.Token > 0 {
 		standing.Over = reason(row.overBy(&holder, at))
 	}

@@ -47,7 +47,7 @@ func (b *batch) revoke(req lease.RevokeRequest) (lease.Revoked, error) {
 	if former.End != 0 {
 		return lease.Revoked{}, b.endedError(row.session, row.acquisition, former.End)
 	}
-	names, err := b.revokeRows(row)
+	names, err := b.revokeRows(row, s)
 	if err != nil {
 		return lease.Revoked{}, err
 	}
@@ -59,8 +59,8 @@ func (b *batch) revoke(req lease.RevokeRequest) (lease.Revoked, error) {
 
 // revokeRows frees every name of the acquisition. There is no index on acquisitions, it would burden every
 // grant: an operator's call reads the table.
-func (b *batch) revokeRows(row leaseRow) ([]string, error) {
-	rows, err := b.store.stmts.revoke.Query(int(lease.EndRevoked), b.now, row.acquisition[:], row.session[:])
+func (b *batch) revokeRows(row leaseRow, s *session) ([]string, error) {
+	rows, err := b.store.stmts.revoke.Query(int(lease.EndRevoked), b.now, row.acquisition[:], row.session[:], s.since)
 	if err != nil {
 		return nil, b.fail(err)
 	}
@@ -90,7 +90,7 @@ func affectedError(n int64) error {
 
 // beliefLeft is how long the holder may believe that it holds, if it learns nothing.
 func (b *batch) beliefLeft(row leaseRow, s *session) time.Duration {
-	if !s.found || s.ended != 0 {
+	if !row.isOf(s) || s.ended != 0 {
 		return 0
 	}
 	left := s.remaining(b.now)
@@ -144,7 +144,7 @@ func (s *Store) prunable(ctx context.Context, age time.Duration, limit int) ([]s
 func overForLong(before, now string) string {
 	return `(s.id IS NULL OR s.ended <> 0 OR s.expiry <= ` + now + ` OR l.acquisition < s.closed_below)
 		AND CASE WHEN l.over <> 0 THEN l.over_at <= ` + before + `
-			WHEN l.hold_end <> 0 AND l.hold_end <= ` + before + ` OR s.id IS NULL THEN 1
+			WHEN l.hold_end <> 0 AND l.hold_end <= ` + before + ` OR s.id IS NULL OR l.token <= s.since THEN 1
 			WHEN s.ended <> 0 THEN s.ended_at <= ` + before + `
 			ELSE s.expiry <= ` + before + ` END`
 }

@@ -9,7 +9,7 @@ import (
 // The common case of each check is one statement.
 const (
 	verifyStatement = `UPDATE tenure_lease SET token = ?3 WHERE name = ?1 AND acquisition = ?2 AND token = ?3 AND over = 0 AND hold_end = 0
-		AND (SELECT expiry FROM tenure_session WHERE id = session AND ended = 0)
+		AND (SELECT expiry FROM tenure_session WHERE id = session AND ended = 0 AND since < ?3)
 		> (SELECT anchor + ?4 FROM tenure_authority WHERE id = ?5 AND boot_id = ?6 AND mark <= anchor + ?4)`
 	raiseStatement = `UPDATE tenure_mark SET token = ?1 WHERE resource = ?2 AND authority = ?3 AND name = ?4 AND token <= ?1
 		AND NOT EXISTS (SELECT 1 FROM tenure_authority WHERE id = ?3 AND issued < ?1)`

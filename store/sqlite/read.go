@@ -9,7 +9,7 @@ import (
 )
 
 const infoColumns = `SELECT l.name, l.token, l.acquisition, l.names, l.session, l.max_hold, l.hold_end, l.over, l.over_at,
-	s.id IS NOT NULL, coalesce(s.owner, ''), coalesce(s.expiry, 0), coalesce(s.ended, 0), a.boot_id, a.anchor, a.mark
+	s.id IS NOT NULL, coalesce(s.since, 0), coalesce(s.owner, ''), coalesce(s.expiry, 0), coalesce(s.ended, 0), a.boot_id, a.anchor, a.mark
 	FROM tenure_lease l CROSS JOIN tenure_authority a LEFT JOIN tenure_session s ON s.id = l.session`
 
 // Get is part of [lease.Store].
@@ -69,7 +69,7 @@ func (s *Store) scanInfo(rows *sql.Rows) (lease.Info, error) {
 	var bootID string
 	var anchor, mark int64
 	err := rows.Scan(&row.name, &row.token, &acquisition, &row.names, &sessionID, &row.maxHold, &row.holdEnd, &over, &row.overAt,
-		&holder.found, &holder.owner, &holder.expiry, &ended, &bootID, &anchor, &mark)
+		&holder.found, &holder.since, &holder.owner, &holder.expiry, &ended, &bootID, &anchor, &mark)
 	if err != nil {
 		return lease.Info{}, err
 	}

@@ -44,12 +44,16 @@ func (b *batch) lease(name string) (leaseRow, error) {
 	return row, nil
 }
 
+// isOf reports whether the row's acquisition is of this very session. Sessions that are over are forgotten, before the rows of
+// names are; when the id of one is opened again, what was granted before that is not the new session's.
+func (r leaseRow) isOf(s *session) bool { return s.found && r.token > s.since }
+
 // overBy says how the row's acquisition ended, given its session, or 0 while it is valid.
 func (r leaseRow) overBy(s *session, now int64) lease.End {
 	switch {
 	case r.over != 0:
 		return r.over
-	case !s.found:
+	case !r.isOf(s):
 		return lease.EndForgotten
 	case s.ended != 0:
 		return s.ended
@@ -69,6 +73,9 @@ func (r leaseRow) holdLeft(now int64) time.Duration {
 // info describes the row for people.
 func (r leaseRow) info(s *session, now int64) lease.Info {
 	info := lease.Info{Name: r.name, Token: fence.Token(r.token), Acquisition: r.acquisition, Session: r.session, Owner: s.owner}
+	if !r.isOf(s) {
+		info.Owner = "" // of another session, if of any
+	}
 	if info.End = r.overBy(s, now); info.End == 0 {
 		info.Held, info.Remaining, info.HoldLeft = true, s.remaining(now), r.holdLeft(now)
 	}

@@ -36,6 +36,7 @@ CREATE TABLE tenure_authority (
 
 CREATE TABLE tenure_session (
 	id           BLOB    PRIMARY KEY,
+	since        INTEGER NOT NULL, -- issued when it was opened: leases up to it are of an earlier session of this id
 	owner        TEXT    NOT NULL,
 	ttl          INTEGER NOT NULL,
 	expiry       INTEGER NOT NULL,

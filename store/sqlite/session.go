@@ -38,7 +38,7 @@ func (b *batch) open(req lease.OpenRequest) (time.Duration, error) {
 	}
 	if !s.found {
 		s.found, s.isNew, s.dirty = true, true, true
-		s.owner, s.ttl, s.expiry = req.Owner, int64(req.TTL), b.now+int64(req.TTL)
+		s.since, s.owner, s.ttl, s.expiry = b.auth.issued, req.Owner, int64(req.TTL), b.now+int64(req.TTL)
 		return req.TTL, b.sweep()
 	}
 	if s, err = b.live(req.ID); err != nil {
@@ -186,7 +186,7 @@ func (b *batch) closeSession(id fence.ID) error {
 	if !s.found {
 		// Remembered as closed, so that an Open which arrives later is refused.
 		s.found, s.isNew = true, true
-		s.expiry = b.now
+		s.since, s.expiry = b.auth.issued, b.now
 		s.end(lease.EndClosed, b.now)
 		return nil
 	}
@@ -232,7 +232,7 @@ func (b *batch) release(req lease.ReleaseRequest) (lease.Released, error) {
 	if isLive {
 		s.close(req.ClosedBelow)
 		if len(req.Names) == 1 {
-			n, err := b.releaseRow(req, req.Names[0])
+			n, err := b.releaseRow(req, s, req.Names[0])
 			if n == 1 || err != nil {
 				return lease.Released{}, err
 			}
@@ -254,8 +254,8 @@ func (b *batch) release(req lease.ReleaseRequest) (lease.Released, error) {
 	return b.releaseRows(req, s, rows)
 }
 
-func (b *batch) releaseRow(req lease.ReleaseRequest, name string) (int64, error) {
-	result, err := b.store.stmts.release.Exec(int(lease.EndReleased), b.now, name, req.ID[:], req.Session[:], len(req.Names))
+func (b *batch) releaseRow(req lease.ReleaseRequest, s *session, name string) (int64, error) {
+	result, err := b.store.stmts.release.Exec(int(lease.EndReleased), b.now, name, req.ID[:], req.Session[:], len(req.Names), s.since)
 	if err != nil {
 		return 0, b.fail(err)
 	}
@@ -281,7 +281,7 @@ func (b *batch) releaseRows(req lease.ReleaseRequest, s *session, rows []leaseRo
 		return lease.Released{}, &lease.MismatchError{What: "names", ID: req.ID}
 	}
 	for _, row := range rows {
-		n, err := b.releaseRow(req, row.name)
+		n, err := b.releaseRow(req, s, row.name)
 		if err != nil {
 			return lease.Released{}, err
 		}

@@ -38,9 +38,9 @@ func (st *statements) sessionTexts() map[**sql.Stmt]string {
 			FROM tenure_authority`,
 		&st.saveAuthority: `UPDATE tenure_authority SET issued = ?, incarnation = ?, anchor = ?, mark = ? WHERE boot_id = ?`,
 
-		&st.session: `SELECT owner, ttl, expiry, closed_below, recent, ended_up_to, ended, ended_at FROM tenure_session WHERE id = ?`,
-		&st.insertSession: `INSERT INTO tenure_session (id, owner, ttl, expiry, closed_below, recent, ended_up_to, ended, ended_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&st.session: `SELECT since, owner, ttl, expiry, closed_below, recent, ended_up_to, ended, ended_at FROM tenure_session WHERE id = ?`,
+		&st.insertSession: `INSERT INTO tenure_session (id, since, owner, ttl, expiry, closed_below, recent, ended_up_to, ended, ended_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&st.saveSession: `UPDATE tenure_session SET expiry = ?, closed_below = ?, recent = ?, ended_up_to = ?, ended = ?, ended_at = ?
 			WHERE id = ? AND ended = 0`,
 	}
@@ -60,9 +60,9 @@ func (st *statements) leaseTexts() map[**sql.Stmt]string {
 			ON CONFLICT (name) DO UPDATE SET token = ?2, acquisition = ?3, names = ?4, session = ?5, max_hold = ?6, hold_end = ?7, over = 0, over_at = 0
 			WHERE token = ?8 AND token < ?2`,
 		&st.release: `UPDATE tenure_lease SET over = ?1, over_at = ?2
-			WHERE name = ?3 AND acquisition = ?4 AND session = ?5 AND names = ?6 AND over = 0 AND (hold_end = 0 OR hold_end > ?2)`,
+			WHERE name = ?3 AND acquisition = ?4 AND session = ?5 AND names = ?6 AND token > ?7 AND over = 0 AND (hold_end = 0 OR hold_end > ?2)`,
 		&st.settle: `UPDATE tenure_lease SET over = ?, over_at = hold_end WHERE name = ? AND acquisition = ? AND over = 0`,
-		&st.revoke: `UPDATE tenure_lease SET over = ?, over_at = ? WHERE acquisition = ? AND session = ? AND over = 0 RETURNING name`,
+		&st.revoke: `UPDATE tenure_lease SET over = ?, over_at = ? WHERE acquisition = ? AND session = ? AND token > ? AND over = 0 RETURNING name`,
 
 		&st.ended: `SELECT how, reason FROM tenure_ended WHERE session = ? AND acquisition = ?`,
 		&st.insertEnded: `INSERT INTO tenure_ended (session, acquisition, how, reason, told, at) VALUES (?, ?, ?, ?, ?, ?)
@@ -73,10 +73,10 @@ func (st *statements) leaseTexts() map[**sql.Stmt]string {
 		&st.untold:    `SELECT acquisition, reason FROM tenure_ended WHERE session = ? AND told = 0 ORDER BY acquisition LIMIT ?`,
 
 		&st.heldOne: heldColumns + ` FROM tenure_lease l CROSS JOIN tenure_session s ON s.id = l.session CROSS JOIN tenure_authority a
-			WHERE l.name = ? AND l.over = 0 AND s.ended = 0`,
+			WHERE l.name = ? AND l.over = 0 AND s.ended = 0 AND l.token > s.since`,
 		&st.heldMany: heldColumns + ` FROM json_each(?) j CROSS JOIN tenure_lease l ON l.name = j.value
 			CROSS JOIN tenure_session s ON s.id = l.session CROSS JOIN tenure_authority a
-			WHERE l.over = 0 AND s.ended = 0`,
+			WHERE l.over = 0 AND s.ended = 0 AND l.token > s.since`,
 	}
 }
 
@@ -87,7 +87,7 @@ func (st *statements) operatorTexts() map[**sql.Stmt]string {
 		&st.countAhead:  `SELECT count(*) FROM tenure_ahead`,
 		&st.dropAhead:   `DELETE FROM tenure_ahead WHERE token <= ?`,
 		&st.fencedBound: `SELECT
-			coalesce((SELECT s.ttl FROM tenure_lease l JOIN tenure_session s ON s.id = l.session WHERE l.name = ?1 AND l.acquisition = ?2), 0),
+			coalesce((SELECT s.ttl FROM tenure_lease l JOIN tenure_session s ON s.id = l.session AND s.since < l.token WHERE l.name = ?1 AND l.acquisition = ?2), 0),
 			coalesce((SELECT min(ttl) FROM tenure_session WHERE ended = 0 AND expiry > a.anchor + ?3), 0)
 			FROM tenure_authority a`,
 
