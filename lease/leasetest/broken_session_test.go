@@ -16,6 +16,10 @@ func sessionTwins() []twin {
 		{"opening again renews", openRenews, []string{"opening-again-is-the-same-session-and-renews-nothing"}},
 		{"opening ignores other particulars", openIgnores, []string{"opening-with-other-particulars-is-a-mismatch"}},
 		{"opening revives an ended session", openRevives, []string{"opening-an-ended-session-is-refused"}},
+		{"a session id that comes again brings its leases back", comesBackHolding, []string{
+			"a-session-id-that-comes-again-holds-nothing-of-before", "strict-refuses-the-claim-of-a-session-before-one-with-its-id",
+		}},
+		{"a session id that comes again has used no ids yet", comesBackBlank, []string{"a-session-id-that-comes-again-holds-nothing-of-before"}},
 		{"close of an unknown session is forgotten", closeForgets, []string{"close-overtakes-open"}},
 		{"closing twice is an error", closeOnce, []string{"closing-twice-is-success"}},
 		{"close never says that the session had expired", closeSilent, []string{"close-after-expiry-says-so"}},
@@ -59,6 +63,59 @@ func openRevives(h *harness) {
 			return w.inner.Open(ctx, req)
 		}
 		return left, err
+	}
+}
+
+// forgetful opens the id of a session that is over for a day again, under another id, which back tells of.
+func forgetful(w *wrap, back *aliases) {
+	w.open = func(ctx context.Context, req lease.OpenRequest) (time.Duration, error) {
+		left, err := w.inner.Open(ctx, req)
+		if errors.Is(err, lease.ErrEnded) && w.now() > 24*time.Hour {
+			req.ID = back.renew(req.ID)
+			return w.inner.Open(ctx, req)
+		}
+		return left, err
+	}
+}
+
+// comesBackHolding asks of a lease only whether a session of that id lives.
+func comesBackHolding(h *harness) {
+	w, f := replace(h), refence(h)
+	var back aliases
+	forgetful(w, &back)
+	w.get = func(ctx context.Context, name string) (lease.Info, error) {
+		info, err := w.inner.Get(ctx, name)
+		if info.End == lease.EndExpired && back.get(info.Session) != info.Session {
+			info.Held, info.End, info.Remaining = true, 0, time.Second
+		}
+		return info, err
+	}
+	f.strict = func(ctx context.Context, c fence.Claim, value string, between func()) error {
+		if info, _ := w.get(ctx, c.Name); info.Held && info.Token == c.Token {
+			call(between)
+			f.put(value)
+			return nil
+		}
+		return f.list.Strict(ctx, c, value, between)
+	}
+	w.renew = func(ctx context.Context, req lease.RenewRequest) (lease.Renewal, error) {
+		req.Session = back.get(req.Session)
+		return w.inner.Renew(ctx, req)
+	}
+}
+
+// comesBackBlank grants to the session what was granted and over under the same acquisition id before.
+func comesBackBlank(h *harness) {
+	w := replace(h)
+	var back aliases
+	forgetful(w, &back)
+	w.acquire = func(ctx context.Context, req lease.AcquireRequest) ([]lease.Grant, error) {
+		asked := req
+		if req.Session = back.get(asked.Session); req.Session != asked.Session {
+			req.ID = sibling(asked.ID, 1)
+		}
+		grants, err := w.inner.Acquire(ctx, req)
+		return claimed(grants, asked.ID), err
 	}
 }
 

@@ -15,6 +15,7 @@ func ResourceCases() []Case[ResourceHarness] {
 	return []Case[ResourceHarness]{
 		named("strict-accepts-the-holder-alone", strictHolder),
 		named("strict-refuses-after-expiry-before-any-successor", strictExpired),
+		named("strict-refuses-the-claim-of-a-session-before-one-with-its-id", strictBefore),
 		named("strict-refuses-what-was-never-granted", strictNotGranted),
 		named("strict-keeps-successors-out-until-it-ends", strictKeepsOut),
 		named("the-mark-accepts-a-former-owner-until-a-successor-enters", markUntilEntered),
@@ -152,6 +153,20 @@ func strictExpired(s *stage, rh ResourceHarness) {
 	s.stale(r.Strict(s.ctx, h.claim(), "late", nil), h.claim(), "a write after the expiry", fence.Expired)
 	s.stale(r.Strict(s.ctx, bounded.claim(), "late", nil), bounded.claim(), "a write after MaxHold", fence.Expired)
 	s.content(r, "in time")
+}
+
+func strictBefore(s *stage, rh ResourceHarness) {
+	r := rh.Resource()
+	a := s.open("a", ttl)
+	h := a.acquire("n")
+	s.wrote(r.Strict(s.ctx, h.claim(), "a-1", nil), "the holder's write")
+	if again := a.comesAgain(); again {
+		a.renew()
+	}
+	for range 2 {
+		s.stale(r.Strict(s.ctx, h.claim(), "late", nil), h.claim(), "a write under a claim of before", fence.Expired, fence.NotGranted)
+	}
+	s.content(r, "a-1")
 }
 
 func strictNotGranted(s *stage, rh ResourceHarness) {

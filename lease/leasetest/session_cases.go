@@ -12,6 +12,7 @@ func sessionCases() []Case[Harness] {
 		plain("opening-again-is-the-same-session-and-renews-nothing", openAgain),
 		plain("opening-with-other-particulars-is-a-mismatch", openMismatch),
 		plain("opening-an-ended-session-is-refused", openEnded),
+		plain("a-session-id-that-comes-again-holds-nothing-of-before", sessionAgain),
 		plain("close-overtakes-open", closeOvertakesOpen),
 		plain("closing-twice-is-success", closeTwice),
 		plain("close-after-expiry-says-so", closeAfterExpiry),
@@ -77,6 +78,55 @@ func openEnded(s *stage) {
 	s.ended(err, "session", closed.id, lease.EndClosed)
 	_, err = s.store.Open(s.ctx, expired.openRequest())
 	s.ended(err, "session", expired.id, lease.EndExpired)
+}
+
+// forgotten is how long after its end a store may have forgotten a session without being asked to.
+const forgotten = 25 * time.Hour
+
+// comesAgain lets the session of p end and be forgotten, as far as a store does that when others are opened, and opens
+// its id again. It reports whether that was granted; else it was refused as over.
+func (p *party) comesAgain() bool {
+	s := p.s
+	s.advance(p.ttl + forgotten)
+	for range 2 {
+		s.open("other", ttl)
+	}
+	if s.failed() {
+		return false
+	}
+	left, err := s.store.Open(s.ctx, p.openRequest())
+	if err != nil {
+		s.ended(err, "session", p.id, lease.EndExpired)
+		return false
+	}
+	s.want(left > 0 && left <= p.ttl, "opening a forgotten id again: %v left of %v", left, p.ttl)
+	return true
+}
+
+func sessionAgain(s *stage) {
+	a := s.open("a", ttl)
+	one, two := a.acquire("n1"), a.acquire("n2", "n3")
+	again := a.comesAgain()
+	for _, name := range []string{"n1", "n2", "n3"} {
+		info := s.get(name)
+		s.want(!info.Held, "%q is held before anybody acquired it in the session that came again: %+v", name, info)
+	}
+	b := s.open("b", long)
+	if !again {
+		b.acquire("n1", "n2", "n3").stays("after the id of an ended session was refused")
+		return
+	}
+	one.over(lease.EndExpired, lease.EndForgotten)
+	next := b.acquire("n1", "n2")
+	one.over(lease.EndExpired, lease.EndForgotten)
+	two.over(lease.EndExpired, lease.EndForgotten) // asked about for the first time since
+	next.stays("after acquires of a session before one with its id")
+	a.refused(next, "n1", "n1")
+	a.renew()
+	next.release(false)
+	fresh := a.acquire("n1", "n2", "n3")
+	one.over(lease.EndExpired, lease.EndForgotten)
+	fresh.stays("in a session whose id came again")
 }
 
 func closeOvertakesOpen(s *stage) {
