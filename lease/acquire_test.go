@@ -381,7 +381,7 @@ func TestFailuresAreToldWhileWaiting(t *testing.T) {
 			return fmt.Errorf("told %v", told)
 		}
 		if !errors.As(err, &ended) || !errors.Is(ended.Err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "enough") {
-			return fmt.Errorf("got %v", err)
+			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})
