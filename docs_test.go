@@ -9,12 +9,19 @@ import (
 	"testing"
 )
 
-// TestReadmeCodeIsTheExample holds README's Go code to the compiled and run ExampleStore.
+// TestReadmeCodeIsTheExample holds README's Go code, block by block, to code that tests compile and run.
 func TestReadmeCodeIsTheExample(t *testing.T) {
-	shown := between(t, read(t, "README.md"), "```go\n", "```\n")
-	compiled := between(t, read(t, "example_test.go"), "// README begins.\n", "// README ends.\n")
-	if a, b := strings.TrimSpace(dedent(shown)), strings.TrimSpace(dedent(compiled)); a != b {
-		t.Errorf("README.md shows\n%s\n\nexample_test.go runs\n%s", a, b)
+	files := []string{"example_test.go", "store/postgres/readme_test.go"}
+	blocks := strings.Split(read(t, "README.md"), "```go\n")[1:]
+	if len(blocks) != len(files) {
+		t.Fatalf("README.md has %d blocks of Go, and tests run %d", len(blocks), len(files))
+	}
+	for i, file := range files {
+		shown, _, _ := strings.Cut(blocks[i], "```\n")
+		run := between(t, read(t, file), "// README begins.\n", "// README ends.\n")
+		if a, b := strings.TrimSpace(dedent(shown)), strings.TrimSpace(dedent(run)); a != b {
+			t.Errorf("README.md shows\n%s\n\n%s runs\n%s", a, file, b)
+		}
 	}
 }
 

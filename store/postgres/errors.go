@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/lease"
 )
 
-// ErrSetup: the server refuses the call for a reason that no repetition mends: a right, a function or the schema is missing, or
+// ErrSetup is matched where the server refuses a call for a reason that no repetition mends: a right, a function or the schema is missing, or
 // the isolation level is another than READ COMMITTED. Nothing was applied, and the error says what to change. A store's errors of this kind
 // also match [lease.ErrUnavailable], as those of an outage do, so a waiter goes on asking: look for ErrSetup where that is not wanted.
 var ErrSetup = errors.New("the database or the connection is not set up for this call")
