@@ -104,9 +104,6 @@ func (r *runner) sayFailure(giveUp context.CancelCauseFunc) func(error) {
 	}
 }
 
-// errNoUse ends a wait that no answer can end.
-var errNoUse = errors.New("asking again mends nothing")
-
 // notAcquired is the end of a wait without a grant.
 func (r *runner) notAcquired(err error) {
 	var interrupted *supervise.InterruptedError

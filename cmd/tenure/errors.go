@@ -21,6 +21,9 @@ const (
 	exitNotFound    = 127
 )
 
+// errNoUse ends a wait that no answer can end.
+var errNoUse = errors.New("asking again mends nothing")
+
 // usageError is a command line that makes no sense.
 type usageError struct{ text string }
 

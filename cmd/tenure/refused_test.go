@@ -39,6 +39,28 @@ func TestRunEndsWhereWaitingMendsNothing(t *testing.T) {
 	}
 }
 
+// TestRunConnections: while its command runs, and is renewed for, a run holds the one connection that its help names.
+func TestRunConnections(t *testing.T) {
+	t.Parallel()
+	s := testdb.Shared(t)
+	w, database := postgresWorld(t, s)
+	const count = `CREATE FUNCTION others() RETURNS bigint VOLATILE LANGUAGE plpgsql AS $$
+		DECLARE n bigint;
+		BEGIN
+			FOR i IN 1..20 LOOP -- a second, in which there are two renewals at least
+				PERFORM pg_stat_clear_snapshot();
+				SELECT count(*) INTO n FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend';
+				EXIT WHEN n > 1;
+				PERFORM pg_sleep(0.05);
+			END LOOP;
+			RETURN n;
+		END $$`
+	runSQL(t, s.URL(database), count)
+	if out := w.ok("run", "job", "--ttl", "1s", "--store", withSecret(s.URL(database))+"&pool_max_conns=1", "--", "psql", "--no-psqlrc", "-Atc", "SELECT others()", s.URL(database)); out != "1\n" {
+		t.Errorf("connections of a run: %s", out)
+	}
+}
+
 // TestFailuresAreTold: the first failure of a wait, each change of its kind, and the same again only after a minute.
 func TestFailuresAreTold(t *testing.T) {
 	var out bytes.Buffer

@@ -40,8 +40,8 @@ Waiting. Without --wait or --try it waits without limit, by polling. --wait boun
 the store is waited out, and said on standard error. What no repetition mends, such as a right that is missing, ends the
 wait with exit code 77.
 
-Connections. On PostgreSQL a run takes two connections, one of them for renewals alone, and at most pool_max_conns of the
-URL (default: 4, or the number of CPUs if that is more) and one.
+Connections. On PostgreSQL a run holds one connection while CMD runs, that for renewals, and takes a second one for the moment
+of the release or of another acquire. pool_max_conns=1 in the URL is enough.
 
 Stopping. CMD leads a process group of its own. When the lease is lost, revoked, or cannot be renewed, the group is
 sent SIGTERM, and SIGKILL --grace later, in any case before the safe deadline, which is before the authority can
