@@ -369,7 +369,10 @@ func TestFailuresAreToldWhileWaiting(t *testing.T) {
 		reset := func(context.Context, func(context.Context) error) error { return errLost }
 		p.next("acquire", down, reset)
 		p.all(down, "acquire")
-		ctx, giveUp := context.WithCancelCause(w.t.Context())
+		bounded, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+		defer cancel()
+		ctx, giveUp := context.WithCancelCause(bounded)
+		defer giveUp(nil)
 		var told []error
 		_, err := a.Acquire(ctx, lease.Want{Names: []string{"a"}, OnFailure: func(err error) {
 			if told = append(told, err); len(told) == 3 {
