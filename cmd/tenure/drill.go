@@ -38,7 +38,8 @@ off, and ok means that the damage is seen: every late write was accepted. A roun
 and then the drill is not ok. The exit code is 0 only for ok.
 
 While a drill runs on a file, sessions with a TTL of 0.6 to 2 s live in it, and fenced transactions of other programs on it
-are bounded to a quarter of that. On PostgreSQL a drill takes up to 80 connections. docs/drills.md says what each drill does, and what it does not show.`,
+are bounded to a quarter of that. On PostgreSQL a drill takes up to 80 connections. docs/drills.md says what each
+drill does, and what it does not show.`,
 		Example: `  tenure drill list
   tenure drill pause --store sqlite: --rounds 20 --json
   tenure drill pause --store sqlite: --unfenced

@@ -90,7 +90,8 @@ PGUSER, PGPASSWORD, PGSSLMODE and the like, and from ~/.pgpass; postgresql:// is
 visible to other users of the machine, so leave it to these or to TENURE_STORE. It is never printed.
 
 Exit codes: 0 success; 1 refused or failed; 64 the command line makes no sense; 75 not acquired; 77 the store was not
-reached, or its schema, the role's rights or the connection's settings do not allow the call. tenure run has more. With --json, tokens are strings and durations are numbers ending in _ms.`,
+reached, or its schema, the role's rights or the connection's settings do not allow the call. tenure run has more.
+With --json, tokens are strings and durations are numbers ending in _ms.`,
 		Example: `  tenure run nightly-report --wait 1m -- ./report.sh
   tenure lease ls
   tenure lease revoke nightly-report --token 7 --reason "host is gone"`,
