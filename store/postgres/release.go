@@ -57,10 +57,10 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 
 // asynchronous stands beside a release, which is a transaction of its own: the setting is looked at when it commits. The functions
 // themselves never lower anything.
-const asynchronous = ` FROM set_config('synchronous_commit', 'off', true)`
+const asynchronous = `set_config('synchronous_commit', 'off', true), `
 
 func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call) {
-	err := s.releaseCall(ctx, c.sync, &c.released, `SELECT tenure.release_one($1, $2, $3, $4)`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
+	err := s.releaseCall(ctx, c.sync, &c.released, `tenure.release_one($1, $2, $3, $4)`, uuid(session), uuid(c.closedBelow), uuid(c.id), c.name)
 	c.err = s.releaseFailed(c.id, err)
 }
 
@@ -77,7 +77,7 @@ func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call
 		}
 	}
 	var done []int32
-	err := s.releaseCall(ctx, sync, &done, `SELECT tenure.release_many($1, $2, $3, $4)`, uuid(session), uuid(below), ids, names)
+	err := s.releaseCall(ctx, sync, &done, `tenure.release_many($1, $2, $3, $4)`, uuid(session), uuid(below), ids, names)
 	for _, c := range batch {
 		c.err = s.releaseFailed(c.id, err)
 	}
@@ -97,10 +97,10 @@ func (s *Store) releaseFailed(id fence.ID, err error) error {
 
 // releaseCall runs a release in a transaction of its own, which may be asynchronous.
 func (s *Store) releaseCall(ctx context.Context, sync bool, dest any, call string, args ...any) error {
-	if !sync {
-		call += asynchronous
+	if sync {
+		return s.row(ctx, "release", []any{dest}, `SELECT `+call, args...)
 	}
-	return s.row(ctx, "release", []any{dest}, call, args...)
+	return s.row(ctx, "release", []any{nil, dest}, `SELECT `+asynchronous+call, args...)
 }
 
 // releaseSingly decides by the whole rule, durably.
