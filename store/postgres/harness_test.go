@@ -64,7 +64,6 @@ func newOwnHarness(t testing.TB) *harness {
 	return newHarnessOn(t, testdb.Start(t, testdb.Options{}), Options{SyncRelease: true})
 }
 
-// newSmallHarness is through a pool that is smaller than what asks of it.
 func (h *harness) url() string { return h.server.URL(h.database) }
 
 // with adds a parameter to a connection string.

@@ -13,7 +13,7 @@ import (
 const (
 	codeDone        = 0
 	codeHeld        = 1
-	codeOver        = 2 // the session; in a release: over already, by the holder's own doing (1)
+	codeOver        = 2 // the session
 	codeEnded       = 3 // the acquisition
 	codeMismatch    = 4
 	codeAhead       = 5
