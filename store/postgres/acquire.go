@@ -109,11 +109,16 @@ func (s *Store) acquireMany(ctx context.Context, batch []*call) {
 	if !anyHold {
 		holds = nil
 	}
+	own := s.session(batch[0].acquire.Session)
+	asOf := own.unconfirmed()
 	var r batchRow
 	err := s.row(ctx, "acquire", r.dest(), batchColumns+`tenure.acquire_many($1, $2, $3, $4, $5)`,
 		uuid(batch[0].acquire.Session), uuid(below), ids, names, holds)
 	if err == nil {
 		r.deal(batch)
+		if len(r.os) > 0 && r.unbroken.Valid { // a durable commit: what was lost is repeated with the next renewal
+			own.confirm(asOf, s.seen(r.unbroken.Bytes))
+		}
 	}
 	for _, c := range batch {
 		c.err = s.acquireFailed(ctx, c.id, err)

@@ -39,7 +39,7 @@ func installManual(url string) error {
 		return err
 	}
 	for _, d := range definitions {
-		if _, err := conn.Exec(ctx, strings.ReplaceAll(d, "clock_timestamp()", "tenure.manual_clock()")); err != nil {
+		if _, err := conn.Exec(ctx, strings.NewReplacer("pg_catalog.clock_timestamp()", "tenure.manual_clock()", "clock_timestamp()", "tenure.manual_clock()").Replace(d)); err != nil {
 			return err
 		}
 	}

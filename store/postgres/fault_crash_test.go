@@ -180,18 +180,19 @@ func lazyLog() map[string]string {
 const tries = 5
 
 // lostRelease is loseRelease until the release was lost.
-func lostRelease(t *testing.T, twin []edit) (lost, held bool) {
+func lostRelease(t *testing.T, twin []edit, batch bool) (lost, held bool) {
 	t.Helper()
 	for range tries {
-		if lost, held = loseRelease(t, twin); lost {
+		if lost, held = loseRelease(t, twin, batch); lost {
 			break
 		}
 	}
 	return lost, held
 }
 
-// loseRelease releases asynchronously, kills the server, and reports whether the lease is held after the session's next renewal.
-func loseRelease(t *testing.T, twin []edit) (lost, held bool) {
+// loseRelease releases asynchronously, kills the server, and reports whether the lease is held after the session's next renewal, before which
+// a batch may commit in the server's new life.
+func loseRelease(t *testing.T, twin []edit, batch bool) (lost, held bool) {
 	t.Helper()
 	ctx := t.Context()
 	r := newOwnRig(t, lazyLog(), Options{})
@@ -209,6 +210,12 @@ func loseRelease(t *testing.T, twin []edit) (lost, held bool) {
 	r.restart()
 	info := r.get(ctx, "n")
 	lost = info.Held
+	if batch {
+		if _, err := r.own.Exec(ctx, `SELECT tenure.unbroken_id()`); err != nil { // as another store would
+			t.Fatal(err)
+		}
+		r.batch(ctx, session, "m")
+	}
 	err := r.patiently(ctx, func() error { _, err := r.store.Renew(ctx, lease.RenewRequest{Session: session}); return err })
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +235,7 @@ func (r *rig) get(ctx context.Context, name string) (info lease.Info) {
 // TestLostReleaseIsRepeated: a release was told, and lost with the server; the session's next renewal repeats it.
 func TestLostReleaseIsRepeated(t *testing.T) {
 	t.Parallel()
-	lost, held := lostRelease(t, nil)
+	lost, held := lostRelease(t, nil, false)
 	if !lost {
 		t.Fatal("the release was on disk: this test shows nothing")
 	}
@@ -241,9 +248,68 @@ func TestLostReleaseIsRepeated(t *testing.T) {
 func TestLostReleaseWithoutTheMark(t *testing.T) {
 	t.Parallel()
 	_, held := lostRelease(t, []edit{{now: `CREATE OR REPLACE FUNCTION tenure.unbroken_id() RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER
-		AS 'BEGIN RETURN ''00000000-0000-0000-0000-000000000000''; END'`}})
+		AS 'BEGIN RETURN ''00000000-0000-0000-0000-000000000000''; END'`}}, false)
 	if !held {
 		t.Fatal("the twin was not caught")
+	}
+}
+
+// batch acquires as a batch does.
+func (r *rig) batch(ctx context.Context, session fence.ID, name string) {
+	r.t.Helper()
+	err := r.patiently(ctx, func() error {
+		id := r.ids.New()
+		c := &call{op: "acquire", id: id, name: name, acquire: &lease.AcquireRequest{Session: session, ID: id, Names: []string{name}}}
+		r.store.acquireMany(ctx, []*call{c})
+		return c.err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestLostReleaseBeforeABatch: a batch's commit confirms no release of another life of the server.
+func TestLostReleaseBeforeABatch(t *testing.T) {
+	t.Parallel()
+	if lost, held := lostRelease(t, nil, true); !lost || held {
+		t.Fatalf("lost %t, held after the renewal %t; want it lost, and released again", lost, held)
+	}
+}
+
+// TestLostReleaseBeforeACarelessBatch: the twin whose batches do not look which life it is keeps the lease for ever.
+func TestLostReleaseBeforeACarelessBatch(t *testing.T) {
+	t.Parallel()
+	const mark = `'00000000-0000-0000-0000-000000000000'`
+	_, held := lostRelease(t, []edit{
+		{"acquire_many", "(SELECT u.id FROM tenure.unbroken u WHERE u.one)", mark + "::uuid"},
+		{"unbroken_id", "RETURN (SELECT u.id FROM tenure.unbroken u);", "RETURN " + mark + ";"},
+	}, true)
+	if !held {
+		t.Fatal("the twin was not caught")
+	}
+}
+
+// TestBatchesConfirmReleases: what was released before a batch that grants is on disk with it, and need not be remembered until the next
+// renewal. A batch that grants nothing writes nothing.
+func TestBatchesConfirmReleases(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	r := &rig{t: t, harness: newHarness(t)}
+	session, other := r.open(ctx, time.Hour), r.open(ctx, time.Hour)
+	own := r.store.session(session)
+	r.acquire(ctx, other, "taken")
+	r.release(ctx, session, r.acquire(ctx, session, "n"))
+	for _, step := range []struct {
+		name string
+		left int
+	}{{"taken", 1}, {"m", 0}} {
+		r.batch(ctx, session, step.name)
+		own.mu.Lock()
+		left := len(own.async)
+		own.mu.Unlock()
+		if left != step.left {
+			t.Errorf("after a batch of %q %d releases are unconfirmed, want %d", step.name, left, step.left)
+		}
 	}
 }
 

@@ -28,9 +28,10 @@ type call struct {
 // lane coalesces the calls of one kind and session: one statement is under way at a time, and takes whatever waits when it begins. A
 // caller that finds the lane idle runs its own call. Acquires and releases have a lane each, so that two servers' processes work at once.
 type lane struct {
-	mu    sync.Mutex
-	busy  bool
-	queue []*call
+	mu      sync.Mutex
+	busy    bool
+	company bool // somebody has come while the lane was busy, since it was last found idle without anybody coming
+	queue   []*call
 }
 
 // do runs c: alone, with single on the caller's own goroutine, or in a batch, with many.
@@ -38,10 +39,13 @@ func (l *lane) do(ctx context.Context, s *Store, c *call, single func(context.Co
 	l.mu.Lock()
 	if !l.busy {
 		l.busy = true
-		l.mu.Unlock()
-		runtime.Gosched() // whoever is ready asks first, and shares the statement; alone, this costs nothing
-		l.mu.Lock()
+		if l.company { // whoever is ready asks first, and shares the statement; who is alone would pay for that with 10 us
+			l.mu.Unlock()
+			runtime.Gosched()
+			l.mu.Lock()
+		}
 		if len(l.queue) == 0 {
+			l.company = false
 			l.mu.Unlock()
 			defer l.next(s, many)
 			single(ctx, c)
@@ -63,6 +67,7 @@ func (l *lane) do(ctx context.Context, s *Store, c *call, single func(context.Co
 
 func (l *lane) enqueueLocked(c *call) {
 	c.done = make(chan struct{})
+	l.company = true
 	l.queue = append(l.queue, c)
 }
 

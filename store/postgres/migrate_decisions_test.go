@@ -39,15 +39,18 @@ func decisions() map[decision][]string {
 			"timeline", "how", "over_by", "fail", "check_name", "check_id", "durable", "read_committed", "jump",
 			"settle_session", "sweep", "held_among", "lock_names", "judge", "tell_over", "grants", "take", "bury", "make_names", "lock_others", "lock_session", "release_over",
 			"leases_where", "check_claim", "refuse", "foreign_claim", "claim_ahead", "verify_long", "raise_mark", "bound_by", "check_resource",
-			"check_duration", "check_names", "enter_incarnation_if_new",
+			"check_duration", "check_names", "enter_incarnation_if_new", "begin_acquire", "acquire_row", "bury_row", "make_row", "begin_release",
 		},
 	}
 }
 
-// qualified are those that run as their owner without a pinned search path, for what it costs in each fenced transaction: every name,
-// type and operator in them is qualified, which TestHostileSearchPath tries.
+// qualified are those that run as their owner without a pinned search path, for what it costs in each call: every name, type and operator
+// in them is qualified, which TestHostileSearchPath tries.
 func qualified() []string {
-	return []string{"tenure.verify(uuid,text,uuid,bigint)", "tenure.verify_bounded(uuid,text,uuid,bigint)", "tenure.enter(text,uuid,text,uuid,bigint)", "tenure.admit(text,uuid,text,uuid,bigint)"}
+	return []string{
+		"tenure.verify(uuid,text,uuid,bigint)", "tenure.verify_bounded(uuid,text,uuid,bigint)", "tenure.enter(text,uuid,text,uuid,bigint)", "tenure.admit(text,uuid,text,uuid,bigint)",
+		"tenure.acquire_one(uuid,uuid,uuid,text,interval)", "tenure.release_one(uuid,uuid,uuid,text)",
+	}
 }
 
 // functions is each function of the schema, and what must be known of it.
@@ -236,7 +239,7 @@ BEGIN
 	-- Every operator between two values of the types that the schema has.
 	FOR o IN SELECT oprname, oprleft::regtype AS l, oprright::regtype AS r, oprresult::regtype AS t FROM pg_operator
 		WHERE oprnamespace = 'pg_catalog'::regnamespace AND oprkind = 'b'
-		AND ARRAY[oprleft, oprright] <@ ARRAY['uuid', 'text', 'int8', 'int4', 'int2', 'float8', 'interval', 'timestamptz', 'bool', 'numeric', 'jsonb', 'uuid[]', 'text[]', 'anyarray']::regtype[]::oid[]
+		AND ARRAY[oprleft, oprright] <@ ARRAY['uuid', 'text', 'int8', 'int4', 'int2', 'float8', 'interval', 'timestamptz', 'bool', 'numeric', 'jsonb', 'uuid[]', 'text[]', 'anyarray', 'tid', 'bit', 'pg_lsn', 'regclass', 'oid']::regtype[]::oid[]
 	LOOP
 		BEGIN
 			EXECUTE format('CREATE FUNCTION evil.%I(%s, %s) RETURNS %s LANGUAGE plpgsql AS %L', 'op' || md5(o::text), o.l, o.r, o.t, 'BEGIN PERFORM evil.caught(); RETURN NULL; END');
@@ -271,6 +274,13 @@ func fencedOnPath(t testing.TB, conn *pgx.Conn, path string) error {
 	claim := value[string](t, conn, `SELECT claim FROM tenure.acquire($1, $2, ARRAY[$3])`, session, id, id)
 	parts := strings.Split(claim, ":")
 	args := fmt.Sprintf(`'%s'::pg_catalog.uuid, '%s'::pg_catalog.text, '%s'::pg_catalog.uuid, %s`, parts[1], parts[4], parts[2], parts[3])
+	var ids [4]string
+	for i := range ids {
+		ids[i] = value[string](t, conn, `SELECT tenure.new_id()::text`)
+	}
+	own := func(i int, name string) string {
+		return "'" + session + "', '00000000-0000-0000-0000-000000000000', '" + ids[i] + "', '" + name + "'"
+	}
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		return err
@@ -279,7 +289,10 @@ func fencedOnPath(t testing.TB, conn *pgx.Conn, path string) error {
 	if _, err := tx.Exec(t.Context(), "SET LOCAL search_path = "+path); err != nil {
 		return err
 	}
-	for _, call := range []string{"verify(" + args + ")", "verify_bounded(" + args + ")", "enter('file'::pg_catalog.text, " + args + ")", "enter('file'::pg_catalog.text, " + args + ")",
+	for _, call := range []string{
+		"acquire_one(" + own(0, "a") + ", NULL)", "acquire_one(" + own(1, "a") + ", NULL)", // the second is refused
+		"acquire_one(" + own(2, "b") + ", '1 minute')", "release_one(" + own(2, "b") + ")", "acquire_one(" + own(3, "b") + ", NULL)",
+		"verify(" + args + ")", "verify_bounded(" + args + ")", "enter('file'::pg_catalog.text, " + args + ")", "enter('file'::pg_catalog.text, " + args + ")",
 		"admit('file'::pg_catalog.text, " + args + ")", "admit('other'::pg_catalog.text, " + args + ")"} {
 		if _, err := tx.Exec(t.Context(), "SELECT tenure."+call, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return fmt.Errorf("%s: %w", call, err)

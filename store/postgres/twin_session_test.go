@@ -104,7 +104,7 @@ func meets(what, function string, run func(context.Context, *rig, string) error,
 func noKeyShare(function string) map[string][]edit {
 	e := map[string]edit{
 		rows: {"acquire_rows", keyShare, ""},
-		one:  {"acquire_one", "NOT a.ahead" + keyShare + " OF s;", "NOT a.ahead;"},
+		one:  {"make_row", keyShare + " OF s", ""},
 		many: {"acquire_many", keyShare, ""},
 	}[function]
 	return map[string][]edit{"the acquire has no KEY SHARE": {e}}

@@ -22,7 +22,7 @@ func tokenTrials() []trial {
 			name: "a name is made by another while it is asked for",
 			run:  madeMeanwhile,
 			twins: map[string][]edit{
-				"the token stands in VALUES": {{now: guard}, {"acquire_one", "PERFORM tenure.make_names(ARRAY[p_name]);", `
+				"the token stands in VALUES": {{now: guard}, {"acquire_one", "c := tenure.make_row(p_session, p_name);", `
 					INSERT INTO tenure.lease AS l (name, token, session, acquisition, names, over)
 						VALUES (p_name, nextval('tenure.token'), p_session, p_id, 1, 0)
 						ON CONFLICT (name) DO UPDATE SET prev = l.token, token = excluded.token, session = excluded.session, acquisition = excluded.acquisition, names = 1, over = 0

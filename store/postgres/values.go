@@ -84,12 +84,13 @@ type batchRow struct {
 	heldTokens []int64
 	heldLefts  []pgtype.Interval
 	heldOwners []string
+	unbroken   pgtype.UUID
 }
 
-const batchColumns = `SELECT os, tokens, hold_lefts, remaining, held_os, held_tokens, held_lefts, held_owners FROM `
+const batchColumns = `SELECT os, tokens, hold_lefts, remaining, held_os, held_tokens, held_lefts, held_owners, unbroken FROM `
 
 func (r *batchRow) dest() []any {
-	return []any{&r.os, &r.tokens, &r.holdLefts, &r.remaining, &r.heldOs, &r.heldTokens, &r.heldLefts, &r.heldOwners}
+	return []any{&r.os, &r.tokens, &r.holdLefts, &r.remaining, &r.heldOs, &r.heldTokens, &r.heldLefts, &r.heldOwners, &r.unbroken}
 }
 
 // deal gives each call its answer, where there is one.

@@ -1,7 +1,7 @@
 -- Sessions. Results for the Go store are codes; the functions for people, further below, raise errors instead.
 
 CREATE FUNCTION tenure.session_open(p_id uuid, p_owner text, p_ttl interval, OUT code smallint, OUT how smallint, OUT remaining interval, OUT what text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
 	s tenure.session;
 BEGIN
@@ -54,7 +54,7 @@ END $$;
 CREATE INDEX session_over ON tenure.session (ended_at) WHERE ended <> 0; -- a renewal changes neither column
 
 CREATE FUNCTION tenure.session_renew(p_id uuid, p_closed_below uuid, OUT code smallint, OUT how smallint, OUT remaining interval, OUT revoked uuid[], OUT reasons text[], OUT unbroken uuid)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM tenure.read_committed('renew'), tenure.durable();
 	code := 0;

@@ -9,60 +9,98 @@
 CREATE TYPE tenure.grant_row AS (o int, code smallint, how smallint, token bigint, remaining interval, hold_left interval, what text);
 
 -- One name that nobody holds: the name is new, or its row says how its last acquisition ended. One statement locks what there is, the next
--- grants. Everything else goes the long way, at once as long as nothing is locked, else in another transaction (6).
+-- grants. Everything else goes the long way, at once as long as nothing is locked, else in another transaction (6). To pin the search path would
+-- cost as much as one of the statements: as in the checks of 0007, every name, type and operator is qualified instead, and what is rare is elsewhere.
 CREATE FUNCTION tenure.acquire_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval,
 	OUT o int, OUT code smallint, OUT how smallint, OUT token bigint, OUT remaining interval, OUT hold_left interval, OUT what text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 DECLARE
-	c tid;
-	v_bury boolean;
+	c pg_catalog.tid;
+	v_bury pg_catalog.bool;
 BEGIN
-	IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') IN ('off', 'local') THEN
-		PERFORM tenure.read_committed('acquire'), tenure.durable();
+	IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed'
+		OR pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' OR pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'local' THEN
+		PERFORM tenure.begin_acquire();
 	END IF;
 	o := 1;
 	code := 6;
 	how := 0;
-	SELECT l.ctid, l.token > 0 AND (l.session <> p_session OR l.acquisition >= p_closed_below) IS NOT FALSE INTO c, v_bury
+	SELECT l.ctid, l.token OPERATOR(pg_catalog.>) 0 AND (l.session OPERATOR(pg_catalog.<>) p_session OR l.acquisition OPERATOR(pg_catalog.>=) p_closed_below) IS NOT FALSE INTO c, v_bury
 	FROM tenure.lease l, tenure.session s, tenure.authority a
-	WHERE l.name = p_name AND l.over <> 0 AND l.acquisition IS DISTINCT FROM p_id AND s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
-		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead
+	WHERE l.name OPERATOR(pg_catalog.=) p_name AND l.over OPERATOR(pg_catalog.<>) 0 AND (l.acquisition OPERATOR(pg_catalog.=) p_id) IS NOT TRUE
+		AND s.id OPERATOR(pg_catalog.=) p_session AND s.ended OPERATOR(pg_catalog.=) 0 AND a.started OPERATOR(pg_catalog.=) pg_catalog.pg_postmaster_start_time()
+		AND a.timeline OPERATOR(pg_catalog.=) ('x' OPERATOR(pg_catalog.||) pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
+		AND NOT a.ahead AND a.one
 	FOR NO KEY UPDATE OF l SKIP LOCKED FOR KEY SHARE OF s;
-	IF c IS NULL AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name = p_name) THEN
+	IF c IS NULL AND EXISTS (SELECT 1 FROM tenure.lease l WHERE l.name OPERATOR(pg_catalog.=) p_name) THEN
 		SELECT r.o, r.code, r.how, r.token, r.remaining, r.hold_left, r.what INTO o, code, how, token, remaining, hold_left, what
-		FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0) r;
+		FROM tenure.acquire_row(p_session, p_closed_below, p_id, p_name, p_max_hold) r;
 		RETURN;
 	ELSIF c IS NULL THEN
-		PERFORM 1 FROM tenure.session s, tenure.authority a WHERE s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
-			AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead FOR KEY SHARE OF s;
-		IF NOT FOUND THEN
+		c := tenure.make_row(p_session, p_name);
+		IF c IS NULL THEN
 			RETURN;
 		END IF;
-		PERFORM tenure.make_names(ARRAY[p_name]);
-		SELECT l.ctid INTO c FROM tenure.lease l WHERE l.name = p_name AND l.token = 0 FOR NO KEY UPDATE SKIP LOCKED;
 	ELSIF v_bury THEN
-		PERFORM tenure.bury(p_session, p_closed_below, ARRAY[p_name]);
+		PERFORM tenure.bury_row(p_session, p_closed_below, p_name);
 	END IF;
 	-- The token is drawn in a later statement than the lock. Nothing in it can wait.
-	UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = 1,
-		bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
-		max_hold = p_max_hold, hold_until = clock_timestamp() + p_max_hold, over = 0
-	FROM tenure.session s WHERE l.ctid = c AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp()
-		AND p_id >= greatest(s.closed_below, p_closed_below) AND (l.session IS DISTINCT FROM p_session OR p_id >= l.bound)
-		AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition = p_id)
-	RETURNING 0::smallint, 0::smallint, l.token, s.expires_at - clock_timestamp(), l.hold_until - clock_timestamp() INTO code, how, token, remaining, hold_left;
+	UPDATE tenure.lease l SET prev = l.token, token = pg_catalog.nextval('tenure.token'), session = p_session, acquisition = p_id, names = 1,
+		bound = CASE WHEN l.session OPERATOR(pg_catalog.=) p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
+		max_hold = p_max_hold, hold_until = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) p_max_hold, over = 0
+	FROM tenure.session s WHERE l.ctid OPERATOR(pg_catalog.=) c AND s.id OPERATOR(pg_catalog.=) p_session AND s.ended OPERATOR(pg_catalog.=) 0
+		AND s.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() AND p_id OPERATOR(pg_catalog.>=) greatest(s.closed_below, p_closed_below)
+		AND ((l.session OPERATOR(pg_catalog.=) p_session) IS NOT TRUE OR p_id OPERATOR(pg_catalog.>=) l.bound)
+		AND NOT EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session OPERATOR(pg_catalog.=) p_session AND e.acquisition OPERATOR(pg_catalog.=) p_id)
+	RETURNING 0::smallint, 0::smallint, l.token, s.expires_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp(), l.hold_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()
+	INTO code, how, token, remaining, hold_left;
 	IF NOT FOUND THEN
 		code := 6;
 		how := 0;
 	END IF;
 END $$;
 
+-- The rare parts of acquire_one, which pin their search path. A plan for an array of names is not made anew for each.
+CREATE FUNCTION tenure.begin_acquire() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM tenure.read_committed('acquire'), tenure.durable();
+END $$;
+
+CREATE FUNCTION tenure.acquire_row(p_session uuid, p_closed_below uuid, p_id uuid, p_name text, p_max_hold interval) RETURNS tenure.grant_row
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	r tenure.grant_row;
+BEGIN
+	SELECT * INTO r FROM tenure.acquire_rows(p_session, p_closed_below, p_id, ARRAY[p_name], p_max_hold, 0);
+	RETURN r;
+END $$;
+
+CREATE FUNCTION tenure.bury_row(p_session uuid, p_closed_below uuid, p_name text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+BEGIN
+	PERFORM tenure.bury(p_session, p_closed_below, ARRAY[p_name]);
+END $$;
+
+-- The row of a name that had none, locked; NULL if the session may not have it, or somebody else was first.
+CREATE FUNCTION tenure.make_row(p_session uuid, p_name text) RETURNS tid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM 1 FROM tenure.session s, tenure.authority a WHERE s.id = p_session AND s.ended = 0 AND a.started = pg_postmaster_start_time()
+		AND a.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AND NOT a.ahead FOR KEY SHARE OF s;
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
+	PERFORM tenure.make_names(ARRAY[p_name]);
+	RETURN (SELECT l.ctid FROM tenure.lease l WHERE l.name = p_name AND l.token = 0 FOR NO KEY UPDATE SKIP LOCKED);
+END $$;
+
 -- Many requests of one session, one name each: strangers to each other. p_max_holds is NULL where none has a MaxHold. Plans are kept by a
 -- connection, also those made when the tables were empty: so they are told to use the indexes. The result is one row of
 -- arrays: which it granted (os), and which it refused as held; whoever is in neither asks singly. It waits for no lease row. A batch in which every name is taken writes nothing.
+-- unbroken is the mark of the server's life in which this commits, and with it whatever was committed before.
 CREATE FUNCTION tenure.acquire_many(p_session uuid, p_closed_below uuid, p_ids uuid[], p_names text[], p_max_holds interval[],
 	OUT os int[], OUT tokens bigint[], OUT hold_lefts interval[], OUT remaining interval,
-	OUT held_os int[], OUT held_tokens bigint[], OUT held_lefts interval[], OUT held_owners text[])
+	OUT held_os int[], OUT held_tokens bigint[], OUT held_lefts interval[], OUT held_owners text[], OUT unbroken uuid)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
@@ -114,8 +152,9 @@ BEGIN
 			WHERE l.token = 0 AND l.name = ANY (v_missing) ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED) k;
 	END IF;
 	-- Nothing waits from here on. The session lives, and has closed no more than this.
-	SELECT s.expires_at - clock_timestamp(), greatest(s.closed_below, p_closed_below), EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= p_closed_below)
-	INTO remaining, v_below, v_closed FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp();
+	SELECT s.expires_at - clock_timestamp(), greatest(s.closed_below, p_closed_below), EXISTS (SELECT 1 FROM tenure.ended e WHERE e.session = p_session AND e.acquisition >= p_closed_below),
+		(SELECT u.id FROM tenure.unbroken u WHERE u.one)
+	INTO remaining, v_below, v_closed, unbroken FROM tenure.session s WHERE s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp();
 	IF NOT FOUND THEN
 		RETURN;
 	END IF;
@@ -155,7 +194,8 @@ END $$;
 -- All of the names, or none: the whole rule. p_wait_ms is how long each row that somebody has locked is waited for; 0: not at all, the
 -- result is 8 then. A result that is not a grant is one row.
 CREATE FUNCTION tenure.acquire_rows(p_session uuid, p_closed_below uuid, p_id uuid, p_names text[], p_max_hold interval, p_wait_ms int)
-RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+RETURNS SETOF tenure.grant_row LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_names text[] := ARRAY(SELECT u.name FROM unnest(p_names) u (name) ORDER BY u.name COLLATE "C");
 	s tenure.session;
@@ -350,8 +390,8 @@ DECLARE
 BEGIN
 	-- The other sessions are locked in one statement, by id: those that have expired, and those whose bound a row takes along (see bury). The
 	-- verdict is written in this transaction: locked first, the clock read in a later statement.
-	v_others := ARRAY(SELECT h.id FROM tenure.session h WHERE h.id <> p_session AND h.ended = 0
-		AND h.id IN (SELECT l.session FROM tenure.lease l WHERE l.name = ANY (p_sorted) AND (l.over = 0 AND h.expires_at <= clock_timestamp() OR l.bound > h.closed_below)));
+	v_others := ARRAY(SELECT DISTINCT h.id FROM tenure.lease l JOIN tenure.session h ON h.id = l.session
+		WHERE l.name = ANY (p_sorted) AND h.id <> p_session AND h.ended = 0 AND (l.over = 0 AND h.expires_at <= clock_timestamp() OR l.bound > h.closed_below));
 	IF v_others <> '{}' THEN
 		PERFORM 1 FROM tenure.session h WHERE h.id = ANY (v_others) ORDER BY h.id FOR NO KEY UPDATE;
 		UPDATE tenure.session h SET ended = 3, ended_at = h.expires_at WHERE h.id = ANY (v_others) AND h.ended = 0 AND h.expires_at <= clock_timestamp();

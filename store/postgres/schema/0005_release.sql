@@ -28,25 +28,33 @@ BEGIN
 	RETURN v_os;
 END $$;
 
--- The row is locked in a sub-select, which waits for nothing; where it has changed since the statement began, the update finds nothing.
+-- The row is locked in a sub-select, which waits for nothing; where it has changed since the statement began, the update finds nothing. Its
+-- search path is not pinned, as in acquire_one.
 CREATE FUNCTION tenure.release_one(p_session uuid, p_closed_below uuid, p_id uuid, p_name text)
-RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 BEGIN
-	IF current_setting('transaction_isolation') <> 'read committed' THEN
-		PERFORM tenure.read_committed('release');
+	IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+		PERFORM tenure.begin_release();
 	END IF;
-	UPDATE tenure.lease l SET over = 1, over_at = clock_timestamp(), bound = greatest(l.bound, p_closed_below)
+	UPDATE tenure.lease l SET over = 1, over_at = pg_catalog.clock_timestamp(), bound = greatest(l.bound, p_closed_below)
 	FROM tenure.session s
-	WHERE l.ctid = (SELECT x.ctid FROM tenure.lease x WHERE x.name = p_name AND x.acquisition = p_id AND x.session = p_session AND x.names = 1 AND x.over = 0
-			FOR NO KEY UPDATE SKIP LOCKED)
-		AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp() AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp());
+	WHERE l.ctid OPERATOR(pg_catalog.=) (SELECT x.ctid FROM tenure.lease x WHERE x.name OPERATOR(pg_catalog.=) p_name AND x.acquisition OPERATOR(pg_catalog.=) p_id
+			AND x.session OPERATOR(pg_catalog.=) p_session AND x.names OPERATOR(pg_catalog.=) 1 AND x.over OPERATOR(pg_catalog.=) 0 FOR NO KEY UPDATE SKIP LOCKED)
+		AND s.id OPERATOR(pg_catalog.=) p_session AND s.ended OPERATOR(pg_catalog.=) 0 AND s.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+		AND (l.hold_until IS NULL OR l.hold_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp());
 	RETURN FOUND;
+END $$;
+
+CREATE FUNCTION tenure.begin_release() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM tenure.read_committed('release');
 END $$;
 
 -- Any release whose acquisition has a row. Code 0 released; 1 it was over by the holder's own doing; 3 over otherwise; 4 other names or session;
 -- 6 begin again; 8 a row is locked; 9 no row: ask release_absent, in a transaction of its own.
 CREATE FUNCTION tenure.release_rows(p_session uuid, p_id uuid, p_names text[], p_wait_ms int, OUT code smallint, OUT how smallint, OUT what text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_names text[] := ARRAY(SELECT u.name FROM unnest(p_names) u (name) ORDER BY u.name COLLATE "C");
 	s tenure.session;

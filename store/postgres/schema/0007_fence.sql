@@ -1,12 +1,13 @@
 -- Checks for a caller's own transaction. A refusal raises: TN010 stale, TN011 foreign, TN012 from the future; the caller rolls back.
 --
--- verify, verify_bounded, enter and admit stand in fenced transactions, and a SET clause costs as much as one of their statements. They have none:
--- whatever the caller's search path is, every name, type and operator in them is qualified. What is rare is in functions that have one.
+-- verify, verify_bounded, enter and admit stand in fenced transactions, and to pin their search path costs as much as one of their statements. So
+-- whatever the caller's is, every name, type and operator in them is qualified. What is rare is in functions that pin it. A connection keeps its
+-- plans, also those made while the tables were small, when a scan would have been the cheapest.
 
 -- Strict: the claim is the latest acquisition of its name and valid by the authority's clock, and no successor is recognised before the
 -- transaction ends. It stands in the same subtransaction as the write, or in one around it. Above READ COMMITTED it must be the
 -- first statement; 40001 means roll back and begin again.
-CREATE FUNCTION tenure.verify(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION tenure.verify(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 DECLARE
 	v_session pg_catalog.uuid;
 	v_hold_until pg_catalog.timestamptz;
@@ -20,7 +21,7 @@ BEGIN
 		THEN pg_catalog.set_config('idle_in_transaction_session_timeout',
 			(pg_catalog.ceil(pg_catalog.date_part('epoch', k.remaining) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
 	FROM (SELECT least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() AS remaining FROM tenure.session s, tenure.authority a
-		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND s.since OPERATOR(pg_catalog.<) p_token AND a.id OPERATOR(pg_catalog.=) p_authority
+		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND s.since OPERATOR(pg_catalog.<) p_token AND a.id OPERATOR(pg_catalog.=) p_authority AND a.one
 			AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared)
 		OFFSET 0) k -- the clock is read once
 	WHERE k.remaining OPERATOR(pg_catalog.>) '0'::interval;
@@ -76,7 +77,7 @@ END $$;
 
 -- verify, and no later statement of the transaction may take longer than the lease has left, which it returns. It bounds each statement by
 -- what was left at this moment, not their sum. Its first two statements are verify's.
-CREATE FUNCTION tenure.verify_bounded(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS interval LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION tenure.verify_bounded(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS interval LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 DECLARE
 	v_session pg_catalog.uuid;
 	v_hold_until pg_catalog.timestamptz;
@@ -98,7 +99,7 @@ BEGIN
 				(pg_catalog.ceil(pg_catalog.date_part('epoch', k.remaining) OPERATOR(pg_catalog.*) 1000)::int)::pg_catalog.text, true) END
 	INTO v_left, v_idle, v_statement
 	FROM (SELECT least(s.expires_at, v_hold_until) OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() AS remaining FROM tenure.session s, tenure.authority a
-		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND s.since OPERATOR(pg_catalog.<) p_token AND a.id OPERATOR(pg_catalog.=) p_authority
+		WHERE s.id OPERATOR(pg_catalog.=) v_session AND s.ended OPERATOR(pg_catalog.=) 0 AND s.since OPERATOR(pg_catalog.<) p_token AND a.id OPERATOR(pg_catalog.=) p_authority AND a.one
 			AND (pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' OR a.allow_prepared)
 		OFFSET 0) k
 	WHERE k.remaining OPERATOR(pg_catalog.>) '0'::interval;
@@ -142,7 +143,7 @@ END $$;
 -- High-water: refuses a token lower than the highest accepted, and writes the mark, also when it is equal. A holder that reads before
 -- it writes calls enter first, as a statement of its own and the first of its transaction; admit fences a blind write, and may
 -- stand in the statement of that write. Above READ COMMITTED, 40001 means that somebody else has entered since: roll back and begin again.
-CREATE FUNCTION tenure.enter(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION tenure.enter(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 BEGIN
 	-- An equal token is written too. It was looked at when it came first.
 	UPDATE tenure.mark m SET token = p_token WHERE m.resource OPERATOR(pg_catalog.=) p_resource AND m.authority OPERATOR(pg_catalog.=) p_authority
@@ -152,7 +153,7 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE FUNCTION tenure.admit(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION tenure.admit(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 BEGIN
 	-- An equal token is written too. It was looked at when it came first.
 	UPDATE tenure.mark m SET token = p_token WHERE m.resource OPERATOR(pg_catalog.=) p_resource AND m.authority OPERATOR(pg_catalog.=) p_authority
@@ -168,7 +169,7 @@ CREATE UNIQUE INDEX mark_bound ON tenure.mark (resource) WHERE bound;
 
 -- For a claim that is not at the mark: it is higher, nothing has entered yet, or it is stale, foreign or from the future.
 CREATE FUNCTION tenure.raise_mark(p_resource text, p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
 	m tenure.mark;
 BEGIN
