@@ -27,6 +27,7 @@ const (
 	Expired                      // the session's TTL or the lease's MaxHold passed
 	Revoked                      // an operator took the lease away
 	NotGranted                   // no such acquisition of this name is known
+	NotPresented                 // the write came without a claim to the name; the claim of the error has the name alone
 )
 
 // String is the reason as error texts use it.
@@ -42,6 +43,8 @@ func (r Reason) String() string {
 		return "revoked"
 	case NotGranted:
 		return "not granted"
+	case NotPresented:
+		return "not presented"
 	}
 	return fmt.Sprintf("Reason(%d)", int(r))
 }
@@ -59,6 +62,10 @@ func (e *RefusedError) Error() string {
 	newer := ""
 	if e.Newer > 0 {
 		newer = fmt.Sprintf(", newer token %d", e.Newer)
+	}
+	if e.Why == NotPresented {
+		return fmt.Sprintf("fence: %q refused a write without a claim to lease %q%s; nothing was written; acquire the lease and present its claim in the transaction that writes",
+			e.Resource, e.Claim.Name, newer)
 	}
 	return fmt.Sprintf("fence: %q refused token %d of lease %q: %s%s; nothing was written; acquire the lease again before writing",
 		e.Resource, e.Claim.Token, e.Claim.Name, e.Why, newer)

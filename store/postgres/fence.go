@@ -204,10 +204,12 @@ const (
 	stateRefused  = "TN010"
 	stateForeign  = "TN011"
 	stateAhead    = "TN012"
+	stateRow      = "TN013" // a protected table's row
 )
 
 // FenceError is what err, of a batch or a statement that carried a check of claim, means: a [*fence.RefusedError],
-// [*fence.ForeignError], [*fence.AheadError] or [*fence.InvalidError] where the server refused it, an error that matches
+// [*fence.ForeignError], [*fence.AheadError] or [*fence.InvalidError] where the server refused it (of a protected table's row that was written without a
+// claim: with [fence.NotPresented], whatever claim is given here), an error that matches
 // [ErrBeginAgain] and still is the driver's, and err itself for everything else, nil included. It goes by SQLSTATE, never by text.
 func FenceError(claim fence.Claim, err error) error {
 	var pg *pgconn.PgError
@@ -215,14 +217,14 @@ func FenceError(claim fence.Claim, err error) error {
 		return err
 	}
 	var facts struct {
-		Resource, Authority, Name, Why, Newer, Issued, Field string
+		Resource, Authority, Name, Token, Why, Newer, Issued, Field string
 	}
 	switch pg.Code {
 	case stateSerialization, stateDeadlock:
 		return fmt.Errorf("%w: %w; nothing was written; roll back and begin the transaction again", ErrBeginAgain, err)
 	case statePrepared:
 		return fmt.Errorf("%w; %s", err, pg.Hint)
-	case stateInvalid, stateRefused, stateForeign, stateAhead:
+	case stateInvalid, stateRefused, stateForeign, stateAhead, stateRow:
 		if bad := json.Unmarshal([]byte(pg.Detail), &facts); bad != nil {
 			return fmt.Errorf("%w; its detail is not of this version of the schema: %w", err, bad)
 		}
@@ -231,6 +233,11 @@ func FenceError(claim fence.Claim, err error) error {
 	}
 	switch pg.Code {
 	case stateRefused:
+		return &fence.RefusedError{Resource: facts.Resource, Claim: claim, Why: reasonOf(facts.Why), Newer: tokenOf(facts.Newer)}
+	case stateRow:
+		if claim.Name != facts.Name || claim.Token != tokenOf(facts.Token) {
+			claim = fence.Claim{Name: facts.Name, Token: tokenOf(facts.Token)}
+		}
 		return &fence.RefusedError{Resource: facts.Resource, Claim: claim, Why: reasonOf(facts.Why), Newer: tokenOf(facts.Newer)}
 	case stateForeign:
 		authority, bad := fence.ParseID(facts.Authority)
@@ -246,7 +253,7 @@ func FenceError(claim fence.Claim, err error) error {
 
 // reasonOf reads a reason as the schema's functions write it, which is as [fence.Reason] writes it.
 func reasonOf(text string) fence.Reason {
-	for r := fence.Superseded; r <= fence.NotGranted; r++ {
+	for r := fence.Superseded; r <= fence.NotPresented; r++ {
 		if r.String() == text {
 			return r
 		}

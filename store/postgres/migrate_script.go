@@ -23,7 +23,7 @@ func steps() []step {
 		version: 1,
 		up: []string{
 			"0000_version.sql", "0001_tables.sql", "0002_core.sql", "0003_session.sql", "0004_acquire.sql", "0005_release.sql",
-			"0006_operator.sql", "0007_fence.sql", "0008_people.sql", "0009_roles.sql", "0010_authority.sql",
+			"0006_operator.sql", "0007_fence.sql", "0008_people.sql", "0009_present.sql", "0010_protect.sql", "0011_roles.sql", "0012_authority.sql",
 		},
 		down: "DROP SCHEMA tenure CASCADE;",
 	}}

@@ -1,5 +1,6 @@
 -- Who may do what. tenure_user acquires and fences; tenure_operator also revokes and prunes; tenure_owner owns the tables and repairs.
--- Nobody gets a right on a table: every function that touches one runs as its owner, with a pinned search path.
+-- Nobody gets a right on a table: every function that touches one runs as its owner, with a pinned search path. Everybody gets what the triggers of
+-- protected tables call: they refuse whoever writes there, also roles that Tenure knows nothing of.
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tenure FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA tenure FROM PUBLIC;
@@ -20,6 +21,13 @@ GRANT EXECUTE ON FUNCTION
 	tenure.acquire_one(uuid, uuid, uuid, text, interval), tenure.acquire_many(uuid, uuid, uuid[], text[], interval[]), tenure.acquire_rows(uuid, uuid, uuid, text[], interval, int),
 	tenure.mend_sequence(), tenure.issued(), tenure.release_one(uuid, uuid, uuid, text), tenure.release_many(uuid, uuid, uuid[], text[]), tenure.release_rows(uuid, uuid, text[], int), tenure.release_absent(uuid, uuid, uuid, text[])
 TO tenure_user;
+GRANT EXECUTE ON FUNCTION
+	tenure.present(uuid, text[], uuid[], bigint[]), tenure.present(text[]), tenure.fail(text, text, jsonb, text),
+	tenure.protect(regclass, text, boolean), tenure.protect_script(regclass, text, boolean), tenure.unprotect(regclass), tenure.protections(),
+	tenure.guard_body(text), tenure.check_table(regclass), tenure.check_expression(regclass, text)
+TO tenure_user;
+GRANT USAGE ON SCHEMA tenure TO PUBLIC;
+GRANT EXECUTE ON FUNCTION tenure.guard(oid, text[]), tenure.family(regclass), tenure.guard_triggers(regclass, text, text, text, boolean), tenure.guard_args(bytea) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
 	tenure.lease_revoke(text, bigint, text), tenure.revoke(text, bigint, text), tenure.prune(interval, int)
 TO tenure_operator;
