@@ -8,7 +8,7 @@ SHELL := /bin/sh
 export GOWORK := off
 
 # Every module of the repository. Each is linted, tidied and vetted on its own.
-MODULES := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(wildcard ./go.mod ./*/go.mod)))
+MODULES := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(wildcard ./go.mod ./*/go.mod ./*/*/go.mod ./*/*/*/go.mod)))
 
 STAGE := scripts/stage.sh
 TEST_FLAGS ?=
@@ -25,6 +25,7 @@ run: ## see a paused worker's late write accepted without fencing and refused wi
 
 test: ## all tests of the library and the command, with the race detector
 	@scripts/need.sh go cc postgres pgbouncer psycopg2 ruby-pg
+	@$(STAGE) "build the S3 server" sh -c 'cd internal/testdb/s3 && go tool -n versitygw >/dev/null'
 	@$(STAGE) "test" scripts/test.sh -race -timeout 15m $(TEST_FLAGS) ./...
 	@$(STAGE) "test bench" sh -c 'cd bench && go test -timeout 5m ./...'
 
