@@ -47,6 +47,7 @@ func importTable() []importRow {
 		{"cmd/tenure/...", []string{"fence", "lease", "store/...", "drill/...", "cmd/tenure/...", "internal/clock", "internal/supervise", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jackc/pgx/v5"},
 			"the place where things are wired"},
 		{"examples/sql", nil, "Tenure without Go: its code is in other languages, and Go runs it in tests"},
+		{"examples/choosing", nil, "its tests are what it is for"},
 	}
 }
 
@@ -62,6 +63,7 @@ func testImportTable() []importRow {
 		{"store/sqlite", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"store/postgres", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"examples/sql", []string{"store/postgres", "github.com/jackc/pgx/v5"}, "the scripts run on the schema that the store installs"},
+		{"examples/choosing", []string{"store/postgres", "store/sqlite", "github.com/jackc/pgx/v5", "golang.org/x/sys"}, "real locks side by side: the kernel's, the server's, and leases"},
 	}
 }
 

@@ -1,0 +1,162 @@
+package choosing_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenure-go/tenure/internal/testdb"
+)
+
+// probes make the server's kernel ask after one second of silence, and give up a second later.
+func probes() map[string]string {
+	return map[string]string{"tcp_keepalives_idle": "1", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "1"}
+}
+
+// dialed is a connection whose socket the test can reach.
+func dialed(t *testing.T, url string, settings map[string]string) (*pgx.Conn, net.Conn) {
+	t.Helper()
+	config, err := pgx.ParseConfig(with(t, url, settings))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dialer{make(chan net.Conn, 1)}
+	config.DialFunc = d.dial
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := <-d.made
+	t.Cleanup(func() { socket.Close() }) // at once: nothing that it says is answered
+	return conn, socket
+}
+
+// blackhole makes the socket's own kernel drop whatever arrives for it, before TCP sees it: no data, no probe and no reset is answered,
+// as when a cable is cut or a machine is gone. It needs no rights. The test says nothing on the connection afterwards.
+func blackhole(t *testing.T, socket net.Conn) {
+	t.Helper()
+	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	onSocket(t, socket, func(fd int) error {
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(drop)), Filter: &drop[0]})
+	})
+}
+
+func onSocket(t *testing.T, socket net.Conn, do func(fd int) error) {
+	t.Helper()
+	if err := withSocket(socket, do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func withSocket(socket net.Conn, do func(fd int) error) error {
+	raw, err := socket.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var done error
+	if err := raw.Control(func(fd uintptr) { done = do(int(fd)) }); err != nil {
+		return err
+	}
+	return done
+}
+
+// In a black hole nothing is noticed until the server's kernel asks, or has something to say. The default is the system's: on Linux
+// the first probe goes out after two hours of silence, so the lock without settings of its own is held when the other was given up. Its
+// holder is not told, and can still write elsewhere: it is where a token is needed.
+func TestBlackHoleIsNoticedByProbes(t *testing.T) {
+	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+		usual, usualSocket := dialed(t, url, nil)
+		run(t, usual, l.takes(1)...)
+		asked, askedSocket := dialed(t, url, probes())
+		run(t, asked, l.takes(2)...)
+		kernel, err := os.ReadFile("/proc/sys/net/ipv4/tcp_keepalive_time")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := value[string](t, usual, "SELECT current_setting('tcp_keepalives_idle')"); got != strings.TrimSpace(string(kernel)) {
+			t.Errorf("the server's default is %s s, the kernel's %s", got, kernel)
+		}
+
+		blackhole(t, usualSocket)
+		blackhole(t, askedSocket)
+		began := time.Now()
+		l.expect(t, probe, 2, false, "in the black hole")
+		eventually(t, "the server gives up the connection that it asks after", func() bool { return l.free(t, probe, 2) })
+		if took := time.Since(began); took < time.Second {
+			t.Errorf("noticed after %v, before the first probe", took)
+		}
+		l.expect(t, probe, 1, false, "in the black hole as long, with the default settings")
+		if _, err := askedSocket.Write([]byte("the holder goes on")); err != nil {
+			t.Errorf("the holder was told that its lock is gone: %v", err)
+		}
+	})
+}
+
+// A holder that is stopped is not dead to TCP: its kernel answers every probe. Only its end frees the lock.
+func TestStoppedHolderAnswersProbes(t *testing.T) {
+	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+		socket, err := (&net.Dialer{KeepAlive: -1}).DialContext(t.Context(), "tcp", testdb.Shared(t).Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := socket.(*net.TCPConn).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		holder := start(t, "sql", job{URL: with(t, url, probes()), SQL: l.takes(1), Passed: true}, file)
+		holder.hear("held")
+		holder.stop()
+		const answered = 3 // each arrived at the holder's kernel, a second after the one before
+		before := segments(t, socket)
+		eventually(t, "probes arrive", func() bool { return segments(t, socket) >= before+answered })
+		l.expect(t, probe, 1, false, "stopped, and asked three times")
+		file.Close()
+		socket.Close()
+		holder.kill() // its own was the last
+		eventually(t, "the lock is free", func() bool { return l.free(t, probe, 1) })
+	})
+}
+
+// segments counts what arrived at the socket so far.
+func segments(t *testing.T, socket net.Conn) (n uint32) {
+	t.Helper()
+	onSocket(t, socket, func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			n = info.Segs_in
+		}
+		return err
+	})
+	return n
+}
+
+// While the server has an answer on its way to a black hole, tcp_user_timeout bounds how long it repeats it. The default is the
+// system's, on Linux a quarter of an hour.
+func TestUserTimeoutBoundsAnAnswerToABlackHole(t *testing.T) {
+	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+		gate := connect(t, url)
+		run(t, gate, "SELECT pg_advisory_lock(99)")
+		var sockets []net.Conn
+		for key, settings := range map[int]map[string]string{1: nil, 2: {"tcp_user_timeout": "1000"}} {
+			conn, socket := dialed(t, url, settings)
+			run(t, conn, l.takes(key)...)
+			// Sent without waiting for an answer, which will not come.
+			go func() { _, _ = conn.Exec(context.Background(), "SELECT pg_advisory_xact_lock_shared(99)") }()
+			eventually(t, "it waits", func() bool { return waits(t, probe, conn) })
+			sockets = append(sockets, socket)
+		}
+		for _, socket := range sockets {
+			blackhole(t, socket)
+		}
+		run(t, gate, "SELECT pg_advisory_unlock(99)")
+		eventually(t, "the server gives up the answer", func() bool { return l.free(t, probe, 2) })
+		l.expect(t, probe, 1, false, "as long, with the default settings")
+	})
+}
