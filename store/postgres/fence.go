@@ -248,7 +248,7 @@ func FenceError(claim fence.Claim, err error) error {
 	case stateAhead:
 		return &fence.AheadError{Claim: claim, Issued: tokenOf(facts.Issued)}
 	}
-	return &fence.InvalidError{What: facts.Field, Problem: pg.Message}
+	return &fence.InvalidError{What: facts.Field, Problem: strings.TrimPrefix(pg.Message, "invalid "+facts.Field+": ")}
 }
 
 // reasonOf reads a reason as the schema's functions write it, which is as [fence.Reason] writes it.

@@ -19,6 +19,7 @@ const (
 	forUsers     decision = "tenure_user"
 	forOperators decision = "tenure_operator"
 	forOwner     decision = "tenure_owner" // on purpose for nobody else: it concerns the whole authority
+	forEverybody decision = "PUBLIC"       // called by the triggers of protected tables, as whoever writes
 	internal     decision = "-"            // called by the schema's functions, which run as the owner
 )
 
@@ -29,17 +30,20 @@ func decisions() map[decision][]string {
 			"new_id", "authority_id", "schema_version", "issued",
 			"open_session", "renew", "close_session", "acquire", "release", "lease_of", "leases",
 			"claim_text", "claim_parse", "verify", "verify_bounded", "enter", "admit", "allow", "report_ahead",
+			"present", "protect", "protect_script", "unprotect", "protections", "guard_body", "check_table", "check_expression", "fail",
 			// For the Go store.
 			"enter_incarnation", "session_open", "session_renew", "session_close", "unbroken_id", "free_closed", "mend_sequence",
 			"acquire_one", "acquire_many", "acquire_rows", "release_one", "release_many", "release_rows", "release_absent",
 		},
+		forEverybody: {"guard", "family", "guard_triggers", "guard_args"},
 		forOperators: {"lease_revoke", "revoke", "prune"},
 		forOwner:     {"epoch_raise", "authority_new"},
 		internal: {
-			"timeline", "how", "over_by", "fail", "check_name", "check_id", "durable", "read_committed", "jump",
+			"timeline", "how", "over_by", "check_name", "check_id", "durable", "read_committed", "jump",
 			"settle_session", "sweep", "held_among", "lock_names", "judge", "tell_over", "grants", "take", "bury", "make_names", "lock_others", "lock_session", "release_over",
 			"leases_where", "check_claim", "refuse", "foreign_claim", "claim_ahead", "verify_long", "raise_mark", "bound_by", "check_resource",
 			"check_duration", "check_names", "enter_incarnation_if_new", "begin_acquire", "acquire_row", "bury_row", "make_row", "begin_release",
+			"guard_all", "unguarded", "refuse_row", "protect_new",
 		},
 	}
 }
@@ -49,7 +53,7 @@ func decisions() map[decision][]string {
 func qualified() []string {
 	return []string{
 		"tenure.verify(uuid,text,uuid,bigint)", "tenure.verify_bounded(uuid,text,uuid,bigint)", "tenure.enter(text,uuid,text,uuid,bigint)", "tenure.admit(text,uuid,text,uuid,bigint)",
-		"tenure.acquire_one(uuid,uuid,uuid,text,interval)", "tenure.release_one(uuid,uuid,uuid,text)",
+		"tenure.acquire_one(uuid,uuid,uuid,text,interval)", "tenure.release_one(uuid,uuid,uuid,text)", "tenure.guard(oid,text[])",
 	}
 }
 
@@ -102,8 +106,8 @@ func undecided(t testing.TB, conn *pgx.Conn) []string {
 		case f.Granted != granted:
 			found = append(found, fmt.Sprintf("%s: executed by %q, decided was %q", f.Signature, f.Granted, who))
 		}
-		if f.Public {
-			found = append(found, f.Signature+": PUBLIC may execute it")
+		if f.Public != (who == forEverybody) {
+			found = append(found, fmt.Sprintf("%s: PUBLIC may execute it: %t", f.Signature, f.Public))
 		}
 		if f.Definer && !f.Pinned && !slices.Contains(qualified(), f.Signature) {
 			found = append(found, f.Signature+": SECURITY DEFINER without a pinned search path")
@@ -129,7 +133,7 @@ func openRelations(t testing.TB, conn *pgx.Conn) []string {
 		WHERE c.relnamespace = 'tenure'::regnamespace AND a.grantee <> c.relowner
 		UNION ALL
 		SELECT 'schema: ' || coalesce(pg_get_userbyid(nullif(a.grantee, 0)), 'PUBLIC') || ' has ' || a.privilege_type FROM pg_namespace n, aclexplode(n.nspacl) a
-		WHERE n.nspname = 'tenure' AND a.grantee <> n.nspowner AND NOT (a.privilege_type = 'USAGE' AND a.grantee IN ('tenure_user'::regrole, 'tenure_operator'::regrole))
+		WHERE n.nspname = 'tenure' AND a.grantee <> n.nspowner AND NOT (a.privilege_type = 'USAGE' AND a.grantee IN (0, 'tenure_user'::regrole, 'tenure_operator'::regrole))
 		ORDER BY 1`)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +145,7 @@ func openRelations(t testing.TB, conn *pgx.Conn) []string {
 	return found
 }
 
-// TestEveryFunctionIsDecided: PUBLIC may execute nothing, what runs as its owner has a pinned search path, and each function is granted
+// TestEveryFunctionIsDecided: PUBLIC may execute what triggers call and nothing else, what runs as its owner has a pinned search path, and each function is granted
 // as decided, or internal.
 func TestEveryFunctionIsDecided(t *testing.T) {
 	s := testdb.Shared(t)
@@ -153,7 +157,7 @@ func TestEveryFunctionIsDecided(t *testing.T) {
 	// Each break is found.
 	for sql, want := range map[string]string{
 		"CREATE FUNCTION tenure.fresh() RETURNS int LANGUAGE sql AS 'SELECT 1'; REVOKE ALL ON FUNCTION tenure.fresh() FROM PUBLIC": "nobody has decided",
-		"GRANT EXECUTE ON FUNCTION tenure.sweep() TO PUBLIC":                                                                       "PUBLIC may execute it",
+		"GRANT EXECUTE ON FUNCTION tenure.sweep() TO PUBLIC":                                                                       "PUBLIC may execute it: true",
 		"GRANT EXECUTE ON FUNCTION tenure.prune(interval, int) TO tenure_user":                                                     "executed by",
 		"REVOKE EXECUTE ON FUNCTION tenure.verify(text) FROM tenure_user":                                                          "decided was",
 		"ALTER FUNCTION tenure.epoch_raise(bigint) RESET search_path":                                                              "without a pinned search path",
@@ -289,7 +293,12 @@ func fencedOnPath(t testing.TB, conn *pgx.Conn, path string) error {
 	if _, err := tx.Exec(t.Context(), "SET LOCAL search_path = "+path); err != nil {
 		return err
 	}
+	presented := fmt.Sprintf(`{"%s": "%s:%s"}`, parts[4], parts[2], parts[3])
+	if _, err := tx.Exec(t.Context(), "SELECT pg_catalog.set_config('tenure.presented', '"+presented+"', true)"); err != nil {
+		return err
+	}
 	for _, call := range []string{
+		"guard('pg_catalog.pg_class'::pg_catalog.regclass, ARRAY['" + parts[4] + "'])",
 		"acquire_one(" + own(0, "a") + ", NULL)", "acquire_one(" + own(1, "a") + ", NULL)", // the second is refused
 		"acquire_one(" + own(2, "b") + ", '1 minute')", "release_one(" + own(2, "b") + ")", "acquire_one(" + own(3, "b") + ", NULL)",
 		"verify(" + args + ")", "verify_bounded(" + args + ")", "enter('file'::pg_catalog.text, " + args + ")", "enter('file'::pg_catalog.text, " + args + ")",

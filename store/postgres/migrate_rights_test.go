@@ -199,11 +199,14 @@ func TestOperatorRights(t *testing.T) {
 	refusedRights(t, conn, `SELECT tenure.epoch_raise(0)`, `SELECT tenure.authority_new()`, `SET ROLE tenure_owner`)
 }
 
-// TestStrangerRights: a role without a grant, as everybody is through PUBLIC, may not even look.
+// TestStrangerRights: a role without a grant, as everybody is through PUBLIC, may not even look; what it may call refuses it.
 func TestStrangerRights(t *testing.T) {
 	admin, conn := asRole(t, "")
 	refusedRights(t, conn, tables(t, admin)...)
 	refusedRights(t, conn, `SELECT tenure.new_id()`, `SELECT tenure.authority_id()`, `SELECT tenure.schema_version()`, `SELECT tenure.leases()`)
+	if _, err := conn.Exec(t.Context(), `SELECT tenure.guard('pg_class'::regclass, ARRAY['n'])`); state(err) != stateRow {
+		t.Errorf("the guard of protected tables, to a stranger: %v", err)
+	}
 	if _, err := ReadAuthority(t.Context(), conn); state(err) != stateNotAllowed || !strings.Contains(err.Error(), "--grant") {
 		t.Errorf("the authority, to a stranger: %v", err)
 	}

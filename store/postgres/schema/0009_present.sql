@@ -63,7 +63,7 @@ END $$;
 -- of them holds. Each write verifies anew: the lock of present may have gone with a savepoint, and the setting may be forged. Its search path is not pinned, as in verify.
 CREATE FUNCTION tenure.guard(p_table oid, p_names text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 DECLARE
-	v_presented pg_catalog.jsonb := nullif(pg_catalog.current_setting('tenure.presented', true), '')::pg_catalog.jsonb;
+	v_presented pg_catalog.jsonb := CASE WHEN pg_catalog.current_setting('tenure.presented', true) OPERATOR(pg_catalog.<>) '' THEN pg_catalog.current_setting('tenure.presented')::pg_catalog.jsonb END;
 	v_session pg_catalog.uuid;
 	v_token pg_catalog.int8;
 	v_hold_until pg_catalog.timestamptz;
@@ -139,7 +139,7 @@ BEGIN
 			WHEN 'no name' THEN format('table %s is protected, and a row has no name: its name expression gives NULL', p_table)
 			WHEN 'not presented' THEN format('table %s is protected: a row of lease %s is written only under a claim to it, and none was presented in this transaction%s', p_table, quote_ident(v_short), coalesce('; token ' || p_needed || ' holds it', ''))
 			ELSE format('table %s refused token %s of lease %s: %s%s', p_table, coalesce(p_seen, '?'), quote_ident(v_short), p_why, coalesce('; token ' || p_needed || ' holds it', '')) END,
-		jsonb_build_object('resource', p_table, 'name', v_short, 'token', nullif(p_seen, ''), 'why', p_why, 'newer', p_needed),
+		jsonb_build_object('resource', p_table, 'name', v_short, 'token', nullif(p_seen, ''), 'why', CASE p_why WHEN 'no name' THEN 'not presented' ELSE p_why END, 'newer', p_needed),
 		CASE p_why
 			WHEN 'no name' THEN 'Nothing was written. Give the row what the expression needs; the list of tenure.protections() shows it.'
 			WHEN 'not presented' THEN 'Nothing was written. Acquire that lease, and in the transaction that writes, before it, call tenure.present(claim); behind a pooler, in the same transaction, not before BEGIN.'

@@ -39,7 +39,7 @@ BEGIN
 		WHEN c.nspname IN ('pg_catalog', 'information_schema', 'tenure') OR c.nspname LIKE 'pg\_toast%' THEN 'a table of the system or of Tenure cannot be protected'
 		WHEN c.relispartition THEN format('it is a partition: protect %s, and all its partitions are', (SELECT r.relid FROM pg_partition_ancestors(p_table) r (relid) ORDER BY r.relid = pg_partition_root(p_table) DESC LIMIT 1)) END;
 	IF v_problem IS NOT NULL THEN
-		PERFORM tenure.fail('TN004', format('invalid table %s: %s', coalesce(format('%I.%I', c.nspname, c.relname), p_table::text), v_problem), '{"field": "table"}', 'Nothing was changed.');
+		PERFORM tenure.fail('TN004', format('invalid table: %s: %s', coalesce(format('%I.%I', c.nspname, c.relname), p_table::text), v_problem), '{"field": "table"}', 'Nothing was changed.');
 	ELSIF NOT pg_has_role(current_user, c.relowner, 'USAGE') THEN
 		RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('only its owner can protect table %I.%I', c.nspname, c.relname),
 			HINT = format('Nothing was changed. Run this as %I or as a superuser.', pg_get_userbyid(c.relowner));
@@ -54,7 +54,7 @@ DECLARE
 	v_text text;
 BEGIN
 	IF p_name IS NULL OR p_name ~ '^\s*$' OR octet_length(p_name) > 4096 THEN
-		PERFORM tenure.fail('TN004', 'invalid name expression: want 1 to 4096 bytes', '{"field": "name"}', 'Nothing was changed.');
+		PERFORM tenure.fail('TN004', 'invalid name expression: want 1 to 4096 bytes', '{"field": "name expression"}', 'Nothing was changed.');
 	END IF;
 	BEGIN
 		OPEN c FOR EXECUTE format(E'SELECT (%s\n)::text FROM %s WHERE false', p_name, p_table); -- a cursor takes one statement, and runs none here
@@ -66,8 +66,8 @@ BEGIN
 		v_text := CASE WHEN v_text LIKE '((%))' THEN substr(v_text, 2, length(v_text) - 2) ELSE v_text END;
 		DROP TABLE pg_temp.tenure_shape;
 	EXCEPTION WHEN syntax_error_or_access_rule_violation OR data_exception OR feature_not_supported OR invalid_cursor_definition THEN
-		PERFORM tenure.fail('TN004', format('invalid name expression %s: %s', quote_literal(left(p_name, 200)), CASE WHEN SQLSTATE = '42P17' THEN 'it is not immutable: the same row must always have the same name' ELSE SQLERRM END),
-			jsonb_build_object('field', 'name'), 'Nothing was changed. Want one immutable expression over the columns of the table, such as ''orders/'' || order_id.');
+		PERFORM tenure.fail('TN004', format('invalid name expression: %s: %s', quote_literal(left(p_name, 200)), CASE WHEN SQLSTATE = '42P17' THEN 'it is not immutable: the same row must always have the same name' ELSE SQLERRM END),
+			jsonb_build_object('field', 'name expression'), 'Nothing was changed. Want one immutable expression over the columns of the table, such as ''orders/'' || order_id. Functions outside pg_catalog are written with their schema.');
 	END;
 	RETURN v_text;
 END $$;
