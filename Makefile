@@ -27,6 +27,7 @@ test: ## all tests of the library and the command, with the race detector
 	@scripts/need.sh go cc postgres pgbouncer psycopg2 ruby-pg
 	@$(STAGE) "build the S3 server" sh -c 'cd internal/testdb/s3 && go tool -n versitygw >/dev/null'
 	@$(STAGE) "test" scripts/test.sh -race -timeout 15m $(TEST_FLAGS) ./...
+	@$(STAGE) "test gRPC and Connect" scripts/each.sh "fence/fencegrpc fence/fenceconnect" go test -race -timeout 5m ./...
 	@$(STAGE) "test bench" sh -c 'cd bench && go test -timeout 5m ./...'
 
 check: ## everything that is not a test: format, vet, lint, other platforms, go.mod, models
