@@ -58,7 +58,7 @@ func testImportTable() []importRow {
 		{"...", []string{"fence", "lease", "lease/leasetest", "internal/..."}, "contracts and their conformance suite"},
 		{"...", []string{"pgregory.net/rapid", "go.uber.org/goleak"}, "property tests and leak checks never reach what others import"},
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
-		{"fence/object", []string{"fence/object/s3"}, "the rule is tried on a real store, and its twins are caught there"},
+		{"fence/object", []string{"fence/object/s3", "github.com/minio/minio-go/v7"}, "the rule is tried on a real store, and its twins are caught there"},
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
 		{"store/sqlite", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"store/postgres", []string{"store/memory"}, "random histories run on the oracle in step"},
