@@ -1,0 +1,9 @@
+//go:build !unix
+
+package file
+
+func dieIn(*parts, orders) {}
+
+func limit(uint64) {}
+
+func stopSelf() {}

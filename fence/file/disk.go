@@ -1,0 +1,73 @@
+package file
+
+import (
+	"errors"
+	"os"
+
+	"github.com/tenure-go/tenure/fence"
+)
+
+// parts are what an operation is made of. Tests put others in their place: to kill the process, fill the disk or lose
+// power between any two calls, and to build what is broken on purpose.
+type parts struct {
+	disk
+	admit, enter func(fence.Mark, fence.Claim) (fence.Mark, error)
+
+	// lock takes one of the side file's locks, or reports false where it may not wait and another has it.
+	lock   func(side *os.File, which int, wait bool) (bool, error)
+	unlock func(side *os.File, which int) error
+}
+
+// disk is every call that changes what is on the disk, and the one that tells files apart.
+type disk struct {
+	create     func(path string) (*os.File, error) // for reading and writing; fails where something of that name is
+	writeAt    func(file *os.File, data []byte, at int64) error
+	truncate   func(file *os.File, size int64) error
+	sync       func(file *os.File) error
+	rename     func(from, to string) error
+	syncFolder func(path string) error
+	remove     func(path string) error
+	inode      func(file *os.File) (number, names uint64, err error)
+}
+
+func realParts() parts {
+	return parts{
+		disk: disk{
+			create: func(path string) (*os.File, error) {
+				return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+			},
+			writeAt:    func(file *os.File, data []byte, at int64) error { _, err := file.WriteAt(data, at); return err },
+			truncate:   func(file *os.File, size int64) error { return file.Truncate(size) },
+			sync:       func(file *os.File) error { return file.Sync() },
+			rename:     rename,
+			syncFolder: syncFolder,
+			remove:     os.Remove,
+			inode:      inodeOf,
+		},
+		admit: fence.Admit, enter: fence.Enter, lock: lockByte, unlock: unlockByte,
+	}
+}
+
+// The side file's locks.
+const (
+	lockNext = iota // held by the one process that is next, so that a busy process does not starve it
+	lockMain        // held by whoever reads or changes the content or the state
+)
+
+// wait takes the main lock. It cannot be interrupted.
+func (p *parts) wait(side *os.File) error {
+	if _, err := p.lock(side, lockNext, true); err != nil {
+		return err
+	}
+	_, err := p.lock(side, lockMain, true)
+	return errors.Join(err, p.unlock(side, lockNext))
+}
+
+// try takes the main lock if nobody has it and nobody is next.
+func (p *parts) try(side *os.File) (bool, error) {
+	if free, err := p.lock(side, lockNext, false); !free || err != nil {
+		return false, err
+	}
+	had, err := p.lock(side, lockMain, false)
+	return had, errors.Join(err, p.unlock(side, lockNext))
+}

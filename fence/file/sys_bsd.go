@@ -1,0 +1,40 @@
+//go:build unix && !linux
+
+package file
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockByte takes the one lock that there is: flock knows no ranges, so nobody is next, and a busy process may starve others.
+func lockByte(side *os.File, which int, wait bool) (bool, error) {
+	if which != lockMain {
+		return true, nil
+	}
+	how := unix.LOCK_EX
+	if !wait {
+		how |= unix.LOCK_NB
+	}
+	for {
+		err := unix.Flock(int(side.Fd()), how)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case !wait && errors.Is(err, unix.EWOULDBLOCK):
+			return false, nil
+		default:
+			return err == nil, err
+		}
+	}
+}
+
+func unlockByte(side *os.File, which int) error {
+	if which != lockMain {
+		return nil
+	}
+	return unix.Flock(int(side.Fd()), unix.LOCK_UN)
+}
+
+func processState(int) string { return "" }

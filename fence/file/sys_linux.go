@@ -1,0 +1,95 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockOffset is far behind the content of the side file.
+const lockOffset = 1 << 40
+
+// lockByte takes a lock of the open file description: it belongs to this open file and to no process, so goroutines exclude each
+// other too, and closing another descriptor of the side file drops nothing.
+func lockByte(side *os.File, which int, wait bool) (bool, error) {
+	cmd := unix.F_OFD_SETLK
+	if wait {
+		cmd = unix.F_OFD_SETLKW
+	}
+	for {
+		err := setLock(side, cmd, which, unix.F_WRLCK)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case !wait && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)):
+			return false, nil
+		default:
+			return err == nil, err
+		}
+	}
+}
+
+func unlockByte(side *os.File, which int) error {
+	return setLock(side, unix.F_OFD_SETLK, which, unix.F_UNLCK)
+}
+
+func setLock(side *os.File, cmd, which int, kind int16) error {
+	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: lockOffset + int64(which), Len: 1}
+	return unix.FcntlFlock(side.Fd(), cmd, &lock)
+}
+
+// distantFS names the file systems whose locks may be those of one machine while its files are those of many.
+func distantFS(kind int64) string {
+	switch uint32(kind) {
+	case unix.NFS_SUPER_MAGIC:
+		return "NFS"
+	case unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
+		return "SMB"
+	case unix.V9FS_MAGIC:
+		return "9p"
+	case unix.FUSE_SUPER_MAGIC:
+		return "FUSE"
+	case unix.CEPH_SUPER_MAGIC:
+		return "Ceph"
+	case unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
+		return "AFS"
+	case unix.CODA_SUPER_MAGIC:
+		return "Coda"
+	case unix.NCP_SUPER_MAGIC:
+		return "NCP"
+	case unix.OCFS2_SUPER_MAGIC:
+		return "OCFS2"
+	case 0x01161970:
+		return "GFS2"
+	case 0x0bd00bd0:
+		return "Lustre"
+	case 0x786f4256:
+		return "shared folders of VirtualBox"
+	}
+	return ""
+}
+
+// distant names the kind of file system of a folder if its locks are not known to be those of all who can open it.
+func distant(folder string) (string, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(folder, &st); err != nil {
+		return "", &os.PathError{Op: "statfs", Path: folder, Err: err}
+	}
+	return distantFS(int64(st.Type)), nil
+}
+
+// processState says whether pid is stopped or gone, for error texts.
+func processState(pid int) string {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ", which is gone"
+	}
+	text := string(raw)
+	if strings.HasPrefix(text[strings.LastIndexByte(text, ')')+1:], " T") {
+		return ", which is stopped"
+	}
+	return ""
+}
