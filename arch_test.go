@@ -21,6 +21,7 @@ func importTable() []importRow {
 	return []importRow{
 		{".", nil, "documentation alone"},
 		{"fence", nil, "imported at the resource, where a dependency is least welcome"},
+		{"fence/file", []string{"fence", "golang.org/x/sys"}, "a resource that knows no authority: the rules, and what talks to the kernel"},
 		{"fence/object", []string{"fence"}, "the rule for objects; who uses it with a client of their own brings no other"},
 		{"fence/object/s3", []string{"fence/object", "github.com/minio/minio-go/v7"}, "an adapter imports its own client, and the rule"},
 		{"fence/fencehttp", []string{"fence"}, "the door of a service: whoever stands behind it brings no store along"},
