@@ -23,12 +23,15 @@ func TestLeaseInABlackHoleExpires(t *testing.T) {
 	}
 	const most = 16 // connections of a pool
 	d := dialer{make(chan net.Conn, most)}
-	cut := make(chan struct{})
+	cut, over := make(chan struct{}), make(chan struct{})
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		select {
 		case <-cut:
-			<-ctx.Done() // nobody answers
-			return nil, ctx.Err()
+			select { // nobody answers
+			case <-ctx.Done():
+			case <-over:
+			}
+			return nil, errors.New("nobody answers")
 		default:
 			return d.dial(ctx, network, address)
 		}
@@ -43,8 +46,11 @@ func TestLeaseInABlackHoleExpires(t *testing.T) {
 
 	close(cut)
 	for len(d.made) > 0 {
-		blackhole(t, <-d.made)
+		socket := <-d.made
+		blackhole(t, socket)
+		t.Cleanup(func() { socket.Close() })
 	}
+	t.Cleanup(func() { close(over) })
 	reachable := onPostgresAt(t, url)
 	_, claim := acquire(t, begin(t, reachable, lease.Options{}), lease.Want{})
 	if cause := context.Cause(l.Context()); !errors.Is(cause, lease.ErrUncertain) {
