@@ -187,3 +187,24 @@ func TestUserTimeoutBoundsAnAnswerToABlackHole(t *testing.T) {
 		l.expect(t, probe, 3, false, "longer than two probes take")
 	})
 }
+
+// A server that is busy notices a black hole if it does both: lets its kernel ask, and looks now and then what came of it.
+func TestBusyServerInABlackHoleMustAskAndLook(t *testing.T) {
+	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+		gate := connect(t, url)
+		run(t, gate, "SELECT pg_advisory_lock(99)")
+		look := map[string]string{"client_connection_check_interval": "100"}
+		both := probes()
+		both["client_connection_check_interval"] = "100"
+		for key, settings := range map[int]map[string]string{1: look, 2: probes(), 3: both} {
+			conn, socket := dialed(t, url, settings)
+			run(t, conn, l.takes(key)...)
+			go func() { _, _ = conn.Exec(context.Background(), "SELECT pg_advisory_lock_shared(99)") }()
+			eventually(t, "it is busy", func() bool { return waits(t, probe, conn) })
+			blackhole(t, socket)
+		}
+		eventually(t, "the server that asks and looks gives up", func() bool { return l.free(t, probe, 3) })
+		l.expect(t, probe, 1, false, "as long, looking without asking")
+		l.expect(t, probe, 2, false, "as long, asking without looking")
+	})
+}
