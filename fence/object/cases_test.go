@@ -259,7 +259,7 @@ func tokensRise(w world) error {
 	}
 	all.Wait()
 	got, err := object.Get(w.ctx, w.bucket, key)
-	if err := errors.Join(append(failures, err)...); err != nil {
+	if err := errors.Join(errors.Join(failures...), err); err != nil {
 		return err
 	}
 	highest := 0
@@ -319,7 +319,7 @@ func appliedOnce(w world) error {
 	}
 	all.Wait()
 	lines, err := w.lines()
-	if err := errors.Join(append(failures, err)...); err != nil {
+	if err := errors.Join(errors.Join(failures...), err); err != nil {
 		return err
 	}
 	for line, times := range lines {

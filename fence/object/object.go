@@ -133,7 +133,7 @@ func (r rules) remove(ctx context.Context, key string, claim fence.Claim) error 
 func (r rules) adopt(ctx context.Context, key string, claim fence.Claim) error {
 	return r.write(ctx, key, claim, change{op: "adopt", reads: true, repeats: true, adopts: true, next: func(cur state) (*frame, error) {
 		switch {
-		case cur.raw != nil && len(cur.raw) > MaxContent:
+		case len(cur.raw) > MaxContent:
 			return nil, &SizeError{Key: key, Size: int64(len(cur.raw))}
 		case cur.raw != nil:
 			return newFrame(claim, true, cur.raw), nil
@@ -173,9 +173,9 @@ func (r rules) look(ctx context.Context, key string, whole bool) (state, error) 
 	case whole && found.Size != int64(len(found.Head)):
 		return state{}, fmt.Errorf("object: reading %q: it has %d bytes, and %d came", key, found.Size, len(found.Head))
 	}
-	f, err := decode(key, found.Head, whole)
-	if err != nil {
-		return state{etag: found.ETag, raw: append([]byte{}, found.Head...), rawErr: err}, nil
+	cur := state{etag: found.ETag}
+	if cur.frame, cur.rawErr = decode(key, found.Head, whole); cur.rawErr != nil {
+		cur.raw = append([]byte{}, found.Head...)
 	}
-	return state{etag: found.ETag, frame: f}, nil
+	return cur, nil
 }

@@ -27,6 +27,7 @@ func open(t *testing.T) (*s3.Bucket, *raw) {
 
 // TestWrittenByOtherMeans: what somebody writes without a claim is noticed, never taken for content, and may be adopted.
 func TestWrittenByOtherMeans(t *testing.T) {
+	t.Parallel()
 	b, r := open(t)
 	ctx := t.Context()
 	w := world{ctx: ctx, bucket: b}
@@ -54,6 +55,7 @@ func TestWrittenByOtherMeans(t *testing.T) {
 
 // TestSizes: content up to the limit goes in one PUT, and beyond it nothing is sent.
 func TestSizes(t *testing.T) {
+	t.Parallel()
 	at := s3gateway.Start(t).Bucket(t)
 	b := &between{Bucket: bucketAt(t, at)}
 	ctx := t.Context()
@@ -83,6 +85,7 @@ func TestSizes(t *testing.T) {
 
 // TestUpdateFails: an error of the caller's function comes back as it is, and nothing is written.
 func TestUpdateFails(t *testing.T) {
+	t.Parallel()
 	bucket, _ := open(t)
 	b := &between{Bucket: bucket}
 	mine := errors.New("mine")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func openRaw(t *testing.T, at string) *raw {
 
 func (r *raw) put(ctx context.Context, key string, body []byte, o minio.PutObjectOptions) error {
 	_, err := r.client.PutObject(ctx, r.name, key, bytes.NewReader(body), int64(len(body)), o)
-	if answer := minio.ToErrorResponse(err); answer.StatusCode == 412 || answer.StatusCode == 409 {
+	if answer := minio.ToErrorResponse(err); answer.StatusCode == http.StatusPreconditionFailed || answer.StatusCode == http.StatusConflict {
 		return errors.Join(object.ErrConflict, err)
 	}
 	return err
@@ -114,7 +115,7 @@ func (r *raw) get(ctx context.Context, key string) ([]byte, minio.ObjectInfo, er
 	}
 	defer o.Close()
 	content, err := io.ReadAll(o)
-	if minio.ToErrorResponse(err).StatusCode == 404 {
+	if minio.ToErrorResponse(err).StatusCode == http.StatusNotFound {
 		return nil, minio.ObjectInfo{}, object.ErrAbsent
 	}
 	if err != nil {
@@ -203,6 +204,7 @@ func (f form) play(t *testing.T, g *s3gateway.Gateway, one func(w world) error) 
 
 // TestCases plays every case on the real store.
 func TestCases(t *testing.T) {
+	t.Parallel()
 	g := s3gateway.Start(t)
 	for name, one := range cases() {
 		if err := forms()["sound"].play(t, g, one); err != nil {
@@ -213,6 +215,7 @@ func TestCases(t *testing.T) {
 
 // TestTwins plays, for each form that is wrong, the case that must catch it.
 func TestTwins(t *testing.T) {
+	t.Parallel()
 	g := s3gateway.Start(t)
 	for name, f := range forms() {
 		if f.caught == "" {

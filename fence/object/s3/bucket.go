@@ -123,11 +123,11 @@ func (b *Bucket) get(ctx context.Context, key string, limit int64, options minio
 		return object.Found{}, err
 	}
 	defer func() { _ = body.Close() }() // it was only read
-	head, err := io.ReadAll(io.LimitReader(body, limit))
-	if err != nil {
+	head := bytes.NewBuffer(make([]byte, 0, max(0, min(info.Size, limit))+bytes.MinRead))
+	if _, err := head.ReadFrom(io.LimitReader(body, limit)); err != nil {
 		return object.Found{}, err
 	}
-	found := object.Found{ETag: info.ETag, Size: info.Size, Head: head}
+	found := object.Found{ETag: info.ETag, Size: info.Size, Head: head.Bytes()}
 	if of := header.Get("Content-Range"); of != "" {
 		_, total, _ := strings.Cut(of, "/")
 		if found.Size, err = strconv.ParseInt(total, 10, 64); err != nil {
@@ -149,9 +149,10 @@ func (b *Bucket) PutIf(ctx context.Context, key, etag string, body []byte) error
 }
 
 // put sends one PUT. The client repeats a request only if it can go back to the beginning of the body, so it is handed a body that cannot:
-// a PUT that was applied and repeated would be told that its condition does not hold.
+// a PUT that was applied and repeated would be told that its condition does not hold. The checksums let the server refuse what was changed on the way.
 func (b *Bucket) put(ctx context.Context, key string, body []byte, options minio.PutObjectOptions) error {
 	once := struct{ io.Reader }{bytes.NewReader(body)}
+	options.DisableContentSha256 = true // of the client's own, in chunks: it has the one of the whole
 	md5sum, sha := md5.Sum(body), sha256.Sum256(body)
 	_, err := b.core.PutObject(ctx, b.name, key, once, int64(len(body)),
 		base64.StdEncoding.EncodeToString(md5sum[:]), hex.EncodeToString(sha[:]), options)

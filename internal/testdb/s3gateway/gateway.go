@@ -45,9 +45,12 @@ func Start(t testing.TB) *Gateway {
 	}
 	for range startTries {
 		g := &Gateway{root: t.TempDir(), access: chance(8), secret: chance(16)}
-		if err = g.start(t, program); err == nil {
+		stop, failed := g.start(program)
+		if failed == nil {
+			t.Cleanup(stop) // before TempDir's own, which removes the folder
 			return g
 		}
+		err = failed
 	}
 	t.Fatalf("starting the S3 server %d times: %v", startTries, err)
 	return nil
@@ -90,12 +93,11 @@ cat >/dev/null
 kill -9 $server
 wait $server`
 
-func (g *Gateway) start(t testing.TB, program string) error {
-	port, err := freePort()
-	if err != nil {
-		return err
+// start returns how to stop the server.
+func (g *Gateway) start(program string) (stop func(), err error) {
+	if g.addr, err = freePort(); err != nil {
+		return nil, err
 	}
-	g.addr = port
 	health := "/" + chance(8) // nobody else answers to it
 	cmd := exec.Command("sh", "-c", keeper, "sh", program, "--port", g.addr, "--health", health, "--quiet", "posix", g.root)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+g.access, "ROOT_SECRET_KEY="+g.secret)
@@ -103,21 +105,20 @@ func (g *Gateway) start(t testing.TB, program string) error {
 	cmd.Stdout, cmd.Stderr = says, says
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, err
 	}
-	stop := func() {
+	stop = func() {
 		_ = in.Close()
 		_ = cmd.Wait() // it was killed
 	}
 	if err := g.awaitHealth(health); err != nil {
 		stop()
-		return fmt.Errorf("%w; it said: %s", err, says.text())
+		return nil, fmt.Errorf("%w; it said: %s", err, says.text())
 	}
-	t.Cleanup(stop) // after TempDir's own, so before the folder is removed
-	return nil
+	return stop, nil
 }
 
 // awaitHealth waits until the server answers.
