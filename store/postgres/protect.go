@@ -9,11 +9,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tenure-go/tenure/fence"
 )
 
-const presentText = `SELECT tenure.present($1::uuid, $2::text[], $3::uuid[], $4::bigint[])`
+const (
+	presentText     = `SELECT tenure.present($1::uuid, $2::text, $3::uuid, $4::bigint)`
+	presentManyText = `SELECT tenure.present($1::uuid, $2::text[], $3::uuid[], $4::bigint[])`
+)
 
 // MaxPresent is how many claims one call of [Present] takes.
 const MaxPresent = 4096
@@ -42,37 +46,41 @@ func PresentSQL(ctx context.Context, tx *sql.Tx, claims ...fence.Claim) error {
 
 // QueuePresent adds [Present] to a batch, as [QueueVerify] does.
 func QueuePresent(b *pgx.Batch, claims ...fence.Claim) error {
-	args, err := presentArgs(claims)
+	text, args, err := presentation(claims)
 	if err == nil {
-		b.Queue(presentText, args...)
+		b.Queue(text, args...)
 	}
 	return err
 }
 
 func present(claims []fence.Claim, do send) error {
-	args, err := presentArgs(claims)
+	text, args, err := presentation(claims)
 	if err != nil {
 		return err
 	}
-	err = do(presentText, args...)
+	err = do(text, args...)
 	return FenceError(refusedOf(claims, err), err)
 }
 
-func presentArgs(claims []fence.Claim) ([]any, error) {
+// presentation is the call that presents the claims.
+func presentation(claims []fence.Claim) (text string, args []any, err error) {
 	if len(claims) == 0 || len(claims) > MaxPresent {
-		return nil, &fence.InvalidError{What: "claim", Problem: fmt.Sprintf("want 1 to %d claims, not %d", MaxPresent, len(claims))}
+		return "", nil, &fence.InvalidError{What: "claim", Problem: fmt.Sprintf("want 1 to %d claims, not %d", MaxPresent, len(claims))}
 	}
-	names, acquisitions, tokens := make([]string, len(claims)), make([]string, len(claims)), make([]int64, len(claims))
+	names, acquisitions, tokens := make([]string, len(claims)), make([]pgtype.UUID, len(claims)), make([]int64, len(claims))
 	for i, c := range claims {
 		if err := c.Check(); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		if c.Authority != claims[0].Authority {
-			return nil, &fence.InvalidError{What: "claim", Problem: "claims of several authorities; present those of one authority in one call"}
+			return "", nil, &fence.InvalidError{What: "claim", Problem: "claims of several authorities; present those of one authority in one call"}
 		}
-		names[i], acquisitions[i], tokens[i] = c.Name, c.Acquisition.String(), int64(c.Token)
+		names[i], acquisitions[i], tokens[i] = c.Name, uuid(c.Acquisition), int64(c.Token)
 	}
-	return []any{claims[0].Authority.String(), names, acquisitions, tokens}, nil
+	if len(claims) == 1 {
+		return presentText, verifyArgs(claims[0]), nil
+	}
+	return presentManyText, []any{claims[0].Authority.String(), names, acquisitions, tokens}, nil
 }
 
 // refusedOf is the claim that a refusal is of.

@@ -123,8 +123,8 @@ func TestCarelessGuards(t *testing.T) {
 		edit edit
 		want string
 	}{
-		"an update looks at the new rows alone": {edit{"guard_body", "SELECT (%1$s)::text FROM tenure_old UNION SELECT (%1$s)::text FROM tenure_new", "SELECT DISTINCT (%1$s)::text FROM tenure_new"}, "update that renames without orders/1: "},
-		"an update looks at the old rows alone": {edit{"guard_body", "SELECT (%1$s)::text FROM tenure_old UNION SELECT (%1$s)::text FROM tenure_new", "SELECT DISTINCT (%1$s)::text FROM tenure_old"}, "update that renames without orders/4: "},
+		"an update looks at the new rows alone": {edit{"guard_body", `SELECT (%1$s)::text COLLATE "C" FROM tenure_old UNION SELECT (%1$s)::text COLLATE "C" FROM tenure_new`, `SELECT DISTINCT (%1$s)::text COLLATE "C" FROM tenure_new`}, "update that renames without orders/1: "},
+		"an update looks at the old rows alone": {edit{"guard_body", `SELECT (%1$s)::text COLLATE "C" FROM tenure_old UNION SELECT (%1$s)::text COLLATE "C" FROM tenure_new`, `SELECT DISTINCT (%1$s)::text COLLATE "C" FROM tenure_old`}, "update that renames without orders/4: "},
 		"one name stands for all":               {edit{"guard_body", "PERFORM tenure.guard(TG_RELID, v_names);", "PERFORM tenure.guard(TG_RELID, v_names[1:1]);"}, "update of all without orders/"},
 		"partitions have no triggers":           {edit{"family", "SELECT f.oid::regclass FROM f JOIN", "SELECT p_table FROM f JOIN"}, "a partition itself without a claim: "},
 		"truncate needs nothing":                {edit{"guard_body", "v_names := ARRAY[TG_ARGV[1]];", "v_names := '{}';"}, "truncate without a claim: "},

@@ -1,6 +1,19 @@
 -- Claims that a transaction presents, for tables that refuse whoever has none; see 0012. What was presented is a setting of the transaction: it is gone
 -- with it, a savepoint that is rolled back takes it back, and whoever sets it by hand has proved nothing, because it is verified again at each write.
 
+-- Verifies a claim and presents it, beside those that were presented before. Its search path is not pinned, as in verify.
+CREATE FUNCTION tenure.present(p_authority uuid, p_name text, p_acquisition uuid, p_token bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	v_presented pg_catalog.jsonb;
+BEGIN
+	PERFORM tenure.verify(p_authority, p_name, p_acquisition, p_token);
+	v_presented := pg_catalog.jsonb_build_object(p_name, pg_catalog.concat(p_acquisition, ':', p_token));
+	IF pg_catalog.current_setting('tenure.presented', true) OPERATOR(pg_catalog.<>) '' THEN
+		v_presented := pg_catalog.current_setting('tenure.presented')::pg_catalog.jsonb OPERATOR(pg_catalog.||) v_presented;
+	END IF;
+	PERFORM pg_catalog.set_config('tenure.presented', v_presented::pg_catalog.text, true);
+END $$;
+
 -- Verifies the claims of one authority, all or none, and presents them, beside those that were presented before. Several in one call are locked
 -- in the order of their names; who calls twice keeps to that order, else two transactions may deadlock. At READ COMMITTED it stands before the writes,
 -- above that it is the first statement of the transaction. As verify does, it ends the connection when it stays idle for longer than the leases have left.
@@ -14,10 +27,11 @@ DECLARE
 	v_found bigint;
 	v_live bigint;
 	v_left interval;
+	v_presented jsonb;
 BEGIN
 	IF coalesce(cardinality(p_names), 0) NOT BETWEEN 1 AND 4096 OR cardinality(p_acquisitions) IS DISTINCT FROM cardinality(p_names) OR cardinality(p_tokens) IS DISTINCT FROM cardinality(p_names)
-		OR array_position(p_names, NULL) > 0 OR cardinality(p_names) > 1 AND cardinality(p_names) <> (SELECT count(DISTINCT u.name) FROM unnest(p_names) u (name)) THEN
-		PERFORM tenure.fail('TN004', 'invalid claims: want 1 to 4096, each to another name', '{"field": "claims"}', 'Nothing was presented.');
+		OR array_position(p_names, NULL) > 0 THEN
+		PERFORM tenure.fail('TN004', 'invalid claims: want 1 to 4096', '{"field": "claims"}', 'Nothing was presented.');
 	END IF;
 	SELECT sum(k.n), array_agg(k.session), array_agg(k.token), min(k.hold_until) INTO v_found, v_sessions, v_tokens, v_hold_until
 	FROM (SELECT x.session, count(*) AS n, min(x.token) AS token, min(x.hold_until) AS hold_until
@@ -35,8 +49,11 @@ BEGIN
 	ELSE
 		PERFORM tenure.bound_by('idle_in_transaction_session_timeout', v_left);
 	END IF;
-	PERFORM set_config('tenure.presented', (coalesce(nullif(current_setting('tenure.presented', true), '')::jsonb, '{}')
-		|| jsonb_object(p_names, ARRAY(SELECT u.acquisition || ':' || u.token FROM unnest(p_acquisitions, p_tokens) u (acquisition, token))))::text, true);
+	v_presented := jsonb_object(p_names, ARRAY(SELECT concat(u.acquisition, ':', u.token) FROM unnest(p_acquisitions, p_tokens) u (acquisition, token)));
+	IF current_setting('tenure.presented', true) <> '' THEN
+		v_presented := current_setting('tenure.presented')::jsonb || v_presented;
+	END IF;
+	PERFORM set_config('tenure.presented', v_presented::text, true);
 END $$;
 
 -- The same for claims in their text form.
@@ -60,7 +77,7 @@ BEGIN
 END $$;
 
 -- Called by the triggers of protected tables, for whoever writes there: passes if the transaction has presented a claim to each of the names, and each
--- of them holds. Each write verifies anew: the lock of present may have gone with a savepoint, and the setting may be forged. Its search path is not pinned, as in verify.
+-- of them holds. Each write verifies anew: the setting may be forged. What was presented is locked, so nothing is waited for here. Its search path is not pinned, as in verify.
 CREATE FUNCTION tenure.guard(p_table oid, p_names text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 DECLARE
 	v_presented pg_catalog.jsonb := CASE WHEN pg_catalog.current_setting('tenure.presented', true) OPERATOR(pg_catalog.<>) '' THEN pg_catalog.current_setting('tenure.presented')::pg_catalog.jsonb END;
@@ -94,7 +111,7 @@ BEGIN
 		SELECT sum(k.n), array_agg(k.session), array_agg(k.token), min(k.hold_until) INTO v_found, v_sessions, v_tokens, v_hold_until
 		FROM (SELECT x.session, count(*) AS n, min(x.token) AS token, min(x.hold_until) AS hold_until
 			FROM (SELECT l.session, l.token, l.hold_until FROM unnest(p_names) u (name) JOIN tenure.lease l ON l.name = u.name
-				WHERE l.over = 0 AND concat(l.acquisition, ':', l.token) = (p_presented ->> u.name) ORDER BY l.name FOR SHARE OF l) x
+				WHERE l.over = 0 AND concat(l.acquisition, ':', l.token) = (p_presented ->> u.name) FOR SHARE OF l) x
 			GROUP BY x.session) k;
 		v_live := (SELECT count(*) FROM unnest(v_sessions, v_tokens) u (id, token) JOIN tenure.session s ON s.id = u.id
 			WHERE s.ended = 0 AND s.since < u.token AND s.expires_at > clock_timestamp() AND (v_hold_until IS NULL OR v_hold_until > clock_timestamp()));

@@ -10,11 +10,11 @@ DECLARE
 	v_names text[];
 BEGIN
 	IF TG_OP = 'INSERT' THEN
-		v_names := ARRAY(SELECT DISTINCT (%1$s)::text FROM tenure_new);
+		v_names := ARRAY(SELECT DISTINCT (%1$s)::text COLLATE "C" FROM tenure_new);
 	ELSIF TG_OP = 'UPDATE' THEN
-		v_names := ARRAY(SELECT (%1$s)::text FROM tenure_old UNION SELECT (%1$s)::text FROM tenure_new);
+		v_names := ARRAY(SELECT (%1$s)::text COLLATE "C" FROM tenure_old UNION SELECT (%1$s)::text COLLATE "C" FROM tenure_new);
 	ELSIF TG_OP = 'DELETE' THEN
-		v_names := ARRAY(SELECT DISTINCT (%1$s)::text FROM tenure_old);
+		v_names := ARRAY(SELECT DISTINCT (%1$s)::text COLLATE "C" FROM tenure_old);
 	ELSE
 		v_names := ARRAY[TG_ARGV[1]];
 	END IF;

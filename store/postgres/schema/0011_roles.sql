@@ -22,7 +22,7 @@ GRANT EXECUTE ON FUNCTION
 	tenure.mend_sequence(), tenure.issued(), tenure.release_one(uuid, uuid, uuid, text), tenure.release_many(uuid, uuid, uuid[], text[]), tenure.release_rows(uuid, uuid, text[], int), tenure.release_absent(uuid, uuid, uuid, text[])
 TO tenure_user;
 GRANT EXECUTE ON FUNCTION
-	tenure.present(uuid, text[], uuid[], bigint[]), tenure.present(text[]), tenure.fail(text, text, jsonb, text),
+	tenure.present(uuid, text, uuid, bigint), tenure.present(uuid, text[], uuid[], bigint[]), tenure.present(text[]), tenure.fail(text, text, jsonb, text),
 	tenure.protect(regclass, text, boolean), tenure.protect_script(regclass, text, boolean), tenure.unprotect(regclass), tenure.protections(),
 	tenure.guard_body(text), tenure.check_table(regclass), tenure.check_expression(regclass, text)
 TO tenure_user;
