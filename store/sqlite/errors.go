@@ -19,6 +19,8 @@ var (
 	ErrForeignFile = errors.New("another program's file")
 	// ErrNewerSchema: a newer Tenure has written the file.
 	ErrNewerSchema = errors.New("newer schema")
+	// ErrOlderSchema: an older Tenure has written the file, and no store of this version has opened it yet.
+	ErrOlderSchema = errors.New("older schema")
 	// ErrReplaced: the path leads to another file than the one that is in use.
 	ErrReplaced = errors.New("file replaced while in use")
 	// ErrStaleLog: the file stands beside the write-ahead log of another one.
@@ -29,7 +31,7 @@ var (
 	ErrReadOnly = errors.New("read-only")
 	// ErrFull: no space is left.
 	ErrFull = errors.New("disk full")
-	// ErrSettings: the database does not keep the settings that durability needs.
+	// ErrSettings: the database, or the connection, does not keep the settings that durability or [Present] needs.
 	ErrSettings = errors.New("unsafe settings")
 	// ErrShutDown: the store was shut down by its own process.
 	ErrShutDown = errors.New("shut down")

@@ -23,19 +23,23 @@ const (
 // Tx is a fenced transaction. Every statement carries its bound, whatever context it is given besides. It
 // must not be used after the function that got it has returned. Not safe for concurrent use.
 type Tx struct {
-	ctx context.Context
-	tx  *sql.Tx
+	ctx       context.Context
+	tx        *sql.Tx
+	store     *Store
+	presented bool // Fenced takes back what was presented
 }
 
-// ExecContext runs a statement within the transaction's bound and ctx.
+// ExecContext runs a statement within the transaction's bound and ctx. The refusal of a protected table is a [*RowError].
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if ctx.Done() == nil || ctx == t.ctx {
-		return t.tx.ExecContext(t.ctx, query, args...)
+		result, err := t.tx.ExecContext(t.ctx, query, args...)
+		return result, FenceError(err)
 	}
 	bounded, cancel := context.WithCancelCause(t.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	return t.tx.ExecContext(bounded, query, args...)
+	result, err := t.tx.ExecContext(bounded, query, args...)
+	return result, FenceError(err)
 }
 
 // QueryContext runs a query within the transaction's bound; ctx is looked at only before it starts.
@@ -56,6 +60,8 @@ func (t *Tx) QueryRowContext(_ context.Context, query string, args ...any) *sql.
 
 // Fenced runs fn in a transaction of the authority's file in which the claim holds: it is verified first, and
 // no successor is recognised before the transaction has ended. It commits if fn returns nil, else rolls back.
+//
+// For protected tables fn calls [Present] with the claim, and with others that it needs; Fenced calls [Done].
 //
 // The transaction takes its turn among all writers, and every renewal of every process waits for it. So it ends, rolled
 // back, after the least of a third of the holder's TTL, a quarter of the shortest live TTL in the file, and one
@@ -147,7 +153,10 @@ func (s *Store) inTurn(ctx context.Context, claim fence.Claim, fn func(ctx conte
 	defer f.rollback()
 	defer context.AfterFunc(ctx, f.rollback)()
 	if err = verify(ctx, tx, claim, s.kernel, s.bootID); err == nil {
-		err = fn(ctx, &Tx{ctx: ctx, tx: tx})
+		own := &Tx{ctx: ctx, tx: tx, store: s}
+		if err = fn(ctx, own); err == nil && own.presented {
+			err = Done(ctx, own)
+		}
 	} else if resultCode(err) != 0 {
 		err = s.failed(op, claim.Acquisition, false, err)
 	}
@@ -161,6 +170,8 @@ func (s *Store) inTurn(ctx context.Context, claim fence.Claim, fn func(ctx conte
 	switch {
 	case bounded:
 		return &lease.UnavailableError{Op: op, Err: context.Cause(ctx)}
+	case resultCode(err) == lib.SQLITE_CONSTRAINT: // of fn's making, such as a deferred foreign key; rolled back, and certainly so
+		return fmt.Errorf("%s was not committed: %w", op, err)
 	case err != nil:
 		err = s.failed(op, claim.Acquisition, true, err)
 		if unknown := new(lease.UnknownError); errors.As(err, &unknown) {

@@ -161,7 +161,7 @@ func (s *Store) openInTurn(ctx context.Context) error {
 		return err
 	}
 	if err := s.openDatabase(ctx); err != nil {
-		return err
+		return s.notRecovered(err)
 	}
 	if err := s.checkRecovered(ctx); err != nil {
 		return err

@@ -15,7 +15,7 @@ const (
 		AND NOT EXISTS (SELECT 1 FROM tenure_authority WHERE id = ?3 AND issued < ?1)`
 )
 
-// Prepared holds the statements of [Verify], [Enter] and [Admit], prepared once on a program's own database. Without it
+// Prepared holds the statements of [Verify], [Enter], [Admit], [Present] and [Done], prepared once on a program's own database. Without it
 // they are parsed anew in each transaction, which costs more than they do. Safe for concurrent use.
 type Prepared struct {
 	byText map[string]*sql.Stmt
@@ -25,7 +25,7 @@ type Prepared struct {
 // the driver's error, such as for a file without Tenure's tables.
 func Prepare(ctx context.Context, db *sql.DB) (*Prepared, error) {
 	p := &Prepared{byText: map[string]*sql.Stmt{}}
-	for _, text := range []string{verifyStatement, raiseStatement} {
+	for _, text := range []string{verifyStatement, raiseStatement, presentStatement, doneStatement} {
 		statement, err := db.PrepareContext(ctx, text) //nolint:sqlclosecheck // Close does
 		if err != nil {
 			return nil, errors.Join(err, p.Close())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	lib "modernc.org/sqlite/lib"
 )
 
 func (s *Store) hasLog() bool {
@@ -35,8 +37,20 @@ func (s *Store) checkRecovered(ctx context.Context) error {
 		return err
 	}
 	if found != "ok" {
-		return &FileError{Path: s.path, Kind: ErrStaleLog, Detail: fmt.Sprintf(
-			"it does not fit together with %[1]s-wal (%[2]s); if content was copied over it, copy the backup again with %[1]s-wal and %[1]s-shm removed", s.path, found)}
+		return s.mixed(found)
 	}
 	return nil
+}
+
+func (s *Store) mixed(found string) error {
+	return &FileError{Path: s.path, Kind: ErrStaleLog, Detail: fmt.Sprintf(
+		"it does not fit together with %[1]s-wal (%[2]s); if content was copied over it, copy the backup again with %[1]s-wal and %[1]s-shm removed", s.path, found)}
+}
+
+// notRecovered explains why a file could not be opened: beside a log that a crash left, even the schema may be of two times.
+func (s *Store) notRecovered(err error) error {
+	if s.recovers && resultCode(err) == lib.SQLITE_CORRUPT {
+		return s.mixed(err.Error())
+	}
+	return err
 }

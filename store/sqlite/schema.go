@@ -8,7 +8,7 @@ import (
 )
 
 // SchemaVersion is the newest schema that this code knows, and that an opened file has.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // applicationID marks a file that holds nothing but an authority when it is made. Files that were adopted
 // keep their own, and user_version is never touched: both belong to the application.
@@ -16,7 +16,11 @@ const applicationID = 0x54454e55
 
 // Schema returns the SQL that installs the newest schema, for people who keep it under their own migrations.
 // Instants are nanoseconds of authority time. Sessions and leases are two tables, so that a renewal touches no lease.
-func Schema() string { return schemaV1 }
+func Schema() string { return schemaV1 + schemaV2 }
+
+// upgrades are the steps from each version to the next, the first from version 1. They only add: a program of the version before that has the
+// file open goes on.
+func upgrades() []string { return []string{schemaV2} }
 
 const schemaV1 = `
 CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;
@@ -101,12 +105,20 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return err
 	}
+	if found.installed && found.version < SchemaVersion {
+		for _, step := range upgrades()[found.version-1:] {
+			if _, err := tx.ExecContext(ctx, step); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
+	}
 	if found.installed {
 		// Only a write shows that the file can be written: SQLite begins to read where it may not write. It is rolled back.
 		_, err = tx.ExecContext(ctx, `UPDATE tenure_schema SET version = version`)
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, schemaV1); err != nil {
+	if _, err := tx.ExecContext(ctx, Schema()); err != nil {
 		return err
 	}
 	if found.empty {
@@ -121,7 +133,10 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
 }
 
 // content is what a file holds when it is opened.
-type content struct{ installed, empty bool }
+type content struct {
+	installed, empty bool
+	version          int // of what is installed
+}
 
 // queryer is a connection or a transaction on it.
 type queryer interface {
@@ -137,7 +152,8 @@ func (s *Store) inspect(ctx context.Context, q queryer) (content, error) {
 		return content{}, err
 	}
 	if ours == 1 {
-		return content{installed: true}, s.checkVersion(ctx, q)
+		version, err := s.checkVersion(ctx, q)
+		return content{installed: true, version: version}, err
 	}
 	if err := q.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&app); err != nil {
 		return content{}, err
@@ -150,20 +166,21 @@ func (s *Store) inspect(ctx context.Context, q queryer) (content, error) {
 	return content{empty: empty}, nil
 }
 
-func (s *Store) checkVersion(ctx context.Context, q queryer) error {
+func (s *Store) checkVersion(ctx context.Context, q queryer) (int, error) {
 	var version int
 	err := q.QueryRowContext(ctx, `SELECT version FROM tenure_schema`).Scan(&version)
-	if errors.Is(err, sql.ErrNoRows) {
-		return &FileError{Path: s.path, Kind: ErrForeignFile, Detail: "tenure_schema is empty: this is not an authority's file"}
-	}
-	if err != nil {
-		return err
-	}
-	if version > SchemaVersion {
-		return &FileError{Path: s.path, Kind: ErrNewerSchema,
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, &FileError{Path: s.path, Kind: ErrForeignFile, Detail: "tenure_schema is empty: this is not an authority's file"}
+	case err != nil:
+		return 0, err
+	case version < 1:
+		return 0, &FileError{Path: s.path, Kind: ErrForeignFile, Detail: fmt.Sprintf("tenure_schema has version %d: this is not an authority's file", version)}
+	case version > SchemaVersion:
+		return 0, &FileError{Path: s.path, Kind: ErrNewerSchema,
 			Detail: fmt.Sprintf("it has schema %d, this program knows %d; use a newer tenure", version, SchemaVersion)}
 	}
-	return nil
+	return version, nil
 }
 
 // found writes the authority's one row.

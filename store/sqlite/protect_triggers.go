@@ -1,0 +1,130 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The triggers of a protected table, by what their names say. SQLite's triggers fire for each row, and a refusal undoes the whole statement.
+const (
+	triggerPrefix = "tenure_protect_"
+
+	onInsert     = "insert"
+	onUpdate     = "update"
+	onDelete     = "delete"
+	beforeInsert = "before_insert"
+	beforeUpdate = "before_update"
+)
+
+func triggerKinds() []string {
+	return []string{onInsert, onUpdate, onDelete, beforeInsert, beforeUpdate}
+}
+
+func triggerName(kind, table string) string { return triggerPrefix + kind + "_" + table }
+
+// guard writes the triggers of one table.
+type guard struct {
+	table   table
+	name    string   // the expression
+	columns []string // those that it speaks of
+}
+
+// statements are the triggers as CREATE TRIGGER, by kind.
+func (g guard) statements() map[string]string {
+	// AFTER, because only then is the row what it will be: its number is drawn, and OR REPLACE has put defaults in place of NULLs.
+	all := map[string]string{
+		onInsert: g.create(onInsert, "AFTER INSERT", "", g.demand("(SELECT "+g.nameOf("NEW")+" AS n) AS r", "")),
+		onDelete: g.create(onDelete, "AFTER DELETE", "", g.demand("(SELECT "+g.nameOf("OLD")+" AS n) AS r", "")),
+		// A row that moves from one name to another needs both.
+		onUpdate: g.create(onUpdate, "AFTER UPDATE", "", g.demand("(SELECT "+g.nameOf("OLD")+" AS n) AS r", "")+
+			g.demand("(SELECT "+g.nameOf("NEW")+" AS n, "+g.nameOf("OLD")+" AS was) AS r", "r.n IS NOT r.was AND ")),
+	}
+	// OR REPLACE deletes the row that it meets under a unique key, and no DELETE trigger fires (but under PRAGMA recursive_triggers). So the
+	// row is looked for before. A trigger cannot tell OR REPLACE from the other clauses: with each of them, the row that is met needs its claim.
+	var inserted, updated, changed []string
+	for _, k := range g.keys() {
+		inserted = append(inserted, g.meet(k.met()))
+		updated = append(updated, g.meet(k.met()+" AND ("+k.changed()+")"))
+		changed = append(changed, k.changed())
+	}
+	all[beforeInsert] = g.create(beforeInsert, "BEFORE INSERT", "", strings.Join(inserted, ""))
+	all[beforeUpdate] = g.create(beforeUpdate, "BEFORE UPDATE", " WHEN "+strings.Join(changed, " OR "), strings.Join(updated, ""))
+	return all
+}
+
+func (g guard) create(kind, when, condition, body string) string {
+	return fmt.Sprintf("CREATE TRIGGER %s %s ON %s%s BEGIN%s\nEND", quote(triggerName(kind, g.table.Name)), when, quote(g.table.Name), condition, body)
+}
+
+// nameOf is the name of the row OLD or NEW. The expression sees the columns that it speaks of, and nothing else.
+func (g guard) nameOf(row string) string {
+	if len(g.columns) == 0 {
+		return "(" + g.name + ")"
+	}
+	return "(SELECT (" + g.name + ") FROM (SELECT " + g.aliased(row) + "))"
+}
+
+func (g guard) aliased(row string) string {
+	columns := make([]string, len(g.columns))
+	for i, c := range g.columns {
+		columns[i] = row + "." + quote(c) + " AS " + quote(c)
+	}
+	return strings.Join(columns, ", ")
+}
+
+// demand refuses unless a claim to the name r.n was presented.
+func (g guard) demand(from, condition string) string {
+	return fmt.Sprintf(`
+	SELECT CASE WHEN r.n IS NULL THEN RAISE(ABORT, %s)
+		WHEN EXISTS (SELECT 1 FROM tenure_presented AS p WHERE p.name = r.n) THEN RAISE(ABORT, %s)
+		WHEN EXISTS (SELECT 1 FROM tenure_in_force) THEN RAISE(ABORT, %s)
+		ELSE RAISE(ABORT, %s) END
+	FROM %s WHERE %sNOT EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name = r.n);`,
+		g.refusal(rowUnnamed), g.refusal(rowLeftOver), g.refusal(rowOfOther), g.refusal(rowUnclaimed), from, condition)
+}
+
+// meet refuses if another row is met, and no claim to its name was presented.
+func (g guard) meet(condition string) string {
+	columns := "1"
+	if len(g.columns) > 0 {
+		columns = g.aliased("o")
+	}
+	return fmt.Sprintf(`
+	SELECT RAISE(ABORT, %s) FROM (SELECT (%s) AS n FROM (SELECT %s FROM %s AS o WHERE %s)) AS r
+	WHERE NOT EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name = r.n);`,
+		g.refusal(rowMet), g.name, columns, quote(g.table.Name), condition)
+}
+
+// uniqueKey is a key as conditions on a row o that is there, and the rows OLD and NEW.
+type uniqueKey struct{ same, differs []string }
+
+// met: o has the key that the new row is going to have.
+func (k uniqueKey) met() string { return strings.Join(k.same, " AND ") }
+
+// changed: an update gives the row another key. A row that keeps its key meets none.
+func (k uniqueKey) changed() string { return strings.Join(k.differs, " OR ") }
+
+// keys are all by which a row may be met: the row number, if the table has one, and its unique indexes.
+func (g guard) keys() []uniqueKey {
+	var keys []uniqueKey
+	if g.table.WithoutRowID == 0 {
+		id := g.table.rowid()
+		// Before an INSERT that lets SQLite draw the number, it is -1 here: a row of that number would be met for nothing.
+		keys = append(keys, uniqueKey{[]string{"o." + id + " = NEW." + id}, []string{"NEW." + id + " IS NOT OLD." + id}})
+	}
+	for _, index := range g.table.Keys {
+		var k uniqueKey
+		for _, part := range index.Columns {
+			c := g.table.column(*part.Name)
+			value := "NEW." + quote(c.Name)
+			if c.NotNull != 0 && c.Default != nil {
+				value = "ifnull(" + value + ", (" + *c.Default + "))" // as OR REPLACE does, after this trigger
+			}
+			collate := " COLLATE " + quote(part.Collation) // the index's, which may be another than the column's
+			k.same = append(k.same, "o."+quote(c.Name)+collate+" = "+value)
+			k.differs = append(k.differs, "NEW."+quote(c.Name)+collate+" IS NOT OLD."+quote(c.Name))
+		}
+		keys = append(keys, k)
+	}
+	return keys
+}

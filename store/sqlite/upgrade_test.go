@@ -1,0 +1,77 @@
+package sqlite
+
+import (
+	"testing"
+	"time"
+)
+
+// fileOfVersion1 makes a file as the release before protected tables left it, with a lease in force, and returns its holder's session.
+func fileOfVersion1(t *testing.T) (path string, p *party) {
+	t.Helper()
+	newer := newPath(t)
+	s := openPath(t, newer)
+	p = join(t, s, time.Hour)
+	p.take("kept")
+	path = newPath(t)
+	plainExec(t, path, schemaV1, `PRAGMA application_id = `+plainValue(t, newer, `PRAGMA application_id`), `ATTACH `+literal(newer)+` AS newer;
+		INSERT INTO main.tenure_authority SELECT * FROM newer.tenure_authority; INSERT INTO main.tenure_session SELECT * FROM newer.tenure_session;
+		INSERT INTO main.tenure_lease SELECT * FROM newer.tenure_lease; DETACH newer`)
+	return path, p
+}
+
+// A file of the version before is brought up to date where it is, when it is opened: it is then as one that was made today.
+func TestUpgradeFromVersion1(t *testing.T) {
+	t.Parallel()
+	path, p := fileOfVersion1(t)
+	const schema = `SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema ORDER BY name)`
+	db := plainDB(t, path, "?_pragma=foreign_keys(ON)&_txlock=immediate")
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Present(t.Context(), tx, p.take("presented"))
+	wantKind(t, err, ErrOlderSchema, path, "open it once")
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	s := openPath(t, path)
+	if info := look(t, s, "kept"); !info.Held || info.Session != p.session {
+		t.Errorf("the lease of before: %+v", info)
+	}
+	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != "2" {
+		t.Errorf("version %s", got)
+	}
+	if got, want := plainValue(t, path, schema), plainValue(t, openPath(t, newPath(t)).path, schema); got != want {
+		t.Errorf("the schema became\n%s\nwant\n%s", got, want)
+	}
+	again := openPath(t, path) // another store, while the first has it open
+	if info := look(t, again, "kept"); !info.Held {
+		t.Errorf("the lease, opened again: %+v", info)
+	}
+	p.s = s
+	if err := p.renew(); err != nil {
+		t.Errorf("the session of before: %v", err)
+	}
+}
+
+// A store of the version before that has the file open goes on beside one that brings it up to date.
+func TestUpgradeBesideAnOpenStore(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	older := openPath(t, path)
+	p := join(t, older, time.Hour)
+	// What is left is version 1, and the statements of the older store are those of version 1.
+	plainExec(t, path, `DROP VIEW tenure_in_force; DROP TABLE tenure_presented; DROP TABLE tenure_protected; UPDATE tenure_schema SET version = 1`)
+	p.take("a")
+	newer := openPath(t, path)
+	p.take("b")
+	if err := p.renew(); err != nil {
+		t.Error(err)
+	}
+	if info := look(t, newer, "b"); !info.Held {
+		t.Errorf("granted by the older: %+v", info)
+	}
+}
