@@ -127,6 +127,12 @@ func (h *held) replace(claim fence.Claim, decide rule, data []byte) error {
 	if err := f.p.syncFolder(f.folder); err != nil {
 		return unknown(err)
 	}
+	if !h.now.Exists {
+		// No content is what a crash would have left too, and what there is after somebody removed the file: from here on it is the latter.
+		if err := h.put(state{Marks: marks, Before: after, After: after}); err != nil {
+			return nil //nolint:nilerr // what was asked for is durable, and the next operation writes the state anew
+		}
+	}
 	h.done(after)
 	return nil
 }

@@ -46,12 +46,12 @@ func dieIn(p *parts, o orders) {
 func stopSelf() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
-	defer signal.Stop(continued)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitOther)
 	}
 	<-continued
+	signal.Stop(continued)
 }
 
 // limit bounds the size of every file that this process writes, as a full disk would.
@@ -60,8 +60,28 @@ func limit(size uint64) {
 		return
 	}
 	signal.Ignore(syscall.SIGXFSZ)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: size}); err != nil {
+	var most syscall.Rlimit
+	set(&most.Cur, size)
+	set(&most.Max, size)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &most); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitOther)
 	}
+}
+
+// set is an assignment to a field whose type is not the same on all systems.
+func set[T int64 | uint64](field *T, n uint64) { *field = T(n) }
+
+// nobody is a user that owns nothing.
+const nobody = 65534
+
+// becomeNobody gives up what root may do, if this process is root's.
+func becomeNobody() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := syscall.Setgid(nobody); err != nil {
+		return err
+	}
+	return syscall.Setuid(nobody)
 }

@@ -16,6 +16,8 @@ type parts struct {
 	// lock takes one of the side file's locks, or reports false where it may not wait and another has it.
 	lock   func(side *os.File, which int, wait bool) (bool, error)
 	unlock func(side *os.File, which int) error
+	// distant names the kind of file system of a folder if its locks are not known to be those of all who can open it.
+	distant func(folder string) (string, error)
 }
 
 // disk is every call that changes what is on the disk, and the one that tells files apart.
@@ -44,7 +46,7 @@ func realParts() parts {
 			remove:     os.Remove,
 			inode:      inodeOf,
 		},
-		admit: fence.Admit, enter: fence.Enter, lock: lockByte, unlock: unlockByte,
+		admit: fence.Admit, enter: fence.Enter, lock: lockByte, unlock: unlockByte, distant: distant,
 	}
 }
 

@@ -19,7 +19,8 @@
 //     that are there in full and have that checksum are kept. Anything less was not acknowledged, because an append is acknowledged when its bytes are
 //     durable: it is cut off before anybody reads or writes. So an acknowledged append is never lost, and another is there whole or not at all.
 //   - Content that fits neither has been changed by somebody else, and is refused ([ErrChanged]) by all but Replace.
-//   - A guarded file whose side file is gone is refused ([ErrNoMark]), because the side file is durable before the first content.
+//   - A guarded file whose side file is gone is refused ([ErrNoMark]), because the side file is durable before the first content. A side
+//     file has a random name of its own inside, and its states are numbered: a File that has used it notices another one, or an older copy ([ErrReplaced]).
 //
 // What it does not do. The mark notices no expiry: see package fence. Programs that open the file by other means are not
 // stopped, and what they append or rename is noticed, not what they change in place; a reader among them may see the

@@ -16,7 +16,8 @@ type Options struct {
 	// MaxSize bounds, in bytes, the content that is read or replaced, and what one Append adds. 0: 64 MiB.
 	MaxSize int64
 	// Mode is of a guarded file and of a side file that are made, whatever the umask. Whoever is to use the file must be able to write
-	// both, and their folder. 0: 0600. A file that is replaced keeps its own; the side file of an adopted one gets the same owner and mode.
+	// both, and their folder. 0: 0600. A file that is replaced keeps its own; the side file of an adopted one gets the same owner and mode, and its
+	// owner may write it.
 	Mode os.FileMode
 	// Adopt takes a file as it is that has no side file yet, or that another program has changed. For a file without a side file
 	// the mark begins with the next claim, whichever that is: so set it once, not always.
@@ -42,9 +43,11 @@ type File struct {
 	side   os.FileInfo // as it was when the file was opened
 
 	turn chan struct{} // holds one: the goroutine whose operation it is
-	// Of whoever has the turn: the state that this File itself has settled, or 0, and what it left.
-	clean uint64
-	left  content
+	// Of whoever has the turn: the side file's name and the highest state seen there, the state that this File itself has settled, or 0,
+	// and what it left.
+	name        string
+	seen, clean uint64
+	left        content
 }
 
 // Open prepares to use the guarded file at path, which need not exist, and settles what a crash may have left. It makes the side
@@ -95,8 +98,8 @@ func (f *File) complete() error {
 		return &fence.InvalidError{What: "path", Problem: "names ending in " + sideSuffix + " or " + newSuffix + " are those of side files"}
 	case f.o.MaxSize < 0:
 		return &fence.InvalidError{What: "MaxSize", Problem: "negative"}
-	case f.o.Mode&^os.ModePerm != 0:
-		return &fence.InvalidError{What: "Mode", Problem: "want permissions alone"}
+	case f.o.Mode != 0 && (f.o.Mode&^os.ModePerm != 0 || f.o.Mode&0o600 != 0o600):
+		return &fence.InvalidError{What: "Mode", Problem: "want permissions alone, and those of the owner to read and write among them"}
 	}
 	if f.o.MaxSize == 0 {
 		f.o.MaxSize = defaultMaxSize
@@ -139,18 +142,19 @@ func (f *File) resolve() error {
 
 // trust refuses a file system whose locks or whose durability cannot be relied on.
 func (f *File) trust() error {
-	if kind, err := distant(f.folder); err != nil {
+	kind, err := f.p.distant(f.folder)
+	if err != nil {
 		return err
-	} else if kind != "" && !f.o.SharedLocks {
+	}
+	if kind != "" && !f.o.SharedLocks {
 		return fault(ErrNoLocks, "the folder is on "+kind+", where a lock may be known to this machine alone; nothing was changed; "+
 			"use a local file system, or set SharedLocks if the mount's locks are shared by all who use it", nil)
 	}
-	if err := f.p.syncFolder(f.folder); lacksSync(err) {
+	err = f.p.syncFolder(f.folder)
+	if lacksSync(err) {
 		return fault(ErrNoSync, "a file that was made or renamed here could be gone after a crash; nothing was changed; use another file system", err)
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // Read returns the content, or nil if there is no file yet. It waits while an operation is under way, and shows none that is
@@ -234,8 +238,8 @@ func (f *File) Append(ctx context.Context, claim fence.Claim, data []byte) error
 	})
 }
 
-// Allow lets the claims of another authority or name in, beside those of the one that entered first. Holders of
-// different names do not exclude each other: whoever allows two has a reason why they need not. Allowing again changes nothing.
+// Allow lets the claims of another authority or name in, beside those of the one that entered first. Where none has entered yet the
+// allowed one counts as the first, and all that are to enter must be allowed. Holders of different names do not exclude each other: whoever allows two has a reason why they need not. Allowing again changes nothing.
 //
 // It returns an error matching [fence.ErrInvalid] for what is no authority or name, and for more than [MaxNames]; or an [*Error] as Open does.
 func (f *File) Allow(ctx context.Context, authority fence.ID, name string) error {

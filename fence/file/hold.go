@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -193,7 +194,9 @@ func (f *File) makeSide() error {
 		return err
 	}
 	if like != nil {
-		err = resemble(side, like)
+		if err = resemble(side, like); err == nil {
+			err = side.Chmod(like.Mode()&os.ModePerm | 0o600) // a read-only file can be replaced
+		}
 	} else {
 		err = side.Chmod(f.o.Mode)
 	}
@@ -243,6 +246,7 @@ func (h *held) first() error {
 	if now.Exists && !f.o.Adopt {
 		return fault(ErrNoMark, noMark, nil)
 	}
+	h.st.Side = rand.Text()
 	if err := h.put(state{Before: now, After: now}); err != nil {
 		return err
 	}

@@ -47,6 +47,8 @@ type orders struct {
 	StopAt int `json:"stop_at"`
 	// Limit is the largest size of any file that the child may write, in bytes.
 	Limit uint64 `json:"limit"`
+	// Nobody has the child run without root's rights.
+	Nobody bool `json:"nobody"`
 }
 
 // command is a child, ready to start.
@@ -103,6 +105,11 @@ func (o orders) run() error {
 		return fmt.Errorf("no twin %q", o.Twin)
 	}
 	limit(o.Limit)
+	if o.Nobody {
+		if err := becomeNobody(); err != nil {
+			return err
+		}
+	}
 	f, err := open(ctx, o.Path, Options{}, p)
 	if err != nil {
 		return err
@@ -234,7 +241,7 @@ func lateMark(p *parts) {
 		if late == nil {
 			return nil
 		}
-		st := state{Seq: late.Seq + 1, Marks: late.Marks, Before: late.After, After: late.After}
+		st := state{Side: late.Side, Seq: late.Seq + 1, Marks: late.Marks, Before: late.After, After: late.After}
 		late = nil
 		slot, err := st.encode()
 		if err != nil {

@@ -29,7 +29,10 @@ func (h *held) load() error {
 	if !found {
 		return fault(ErrNoMark, "the side file is empty; nothing was changed; open the file again, with Adopt if it has content", nil)
 	}
-	h.st = got.state
+	if f.name != "" && (got.Side != f.name || got.Seq < f.seen) {
+		return fault(ErrReplaced, "it is another one, or an older copy; nothing was changed; find out who replaced it: the mark may have gone back with it", nil)
+	}
+	h.st, f.name, f.seen = got.state, got.Side, got.Seq
 	if got.other < 0 && h.st.Seq == f.clean {
 		h.sign()
 		return h.look()
@@ -60,7 +63,7 @@ func (f *File) putCopy(side *os.File, slot []byte, which int) error {
 // put writes a state: one copy after the other, so that a crash spoils one at most.
 func (h *held) put(st state) error {
 	f := h.f
-	st.Seq = h.st.Seq + 1
+	st.Side, st.Seq = h.st.Side, h.st.Seq+1
 	slot, err := st.encode()
 	if err != nil {
 		return err
@@ -71,7 +74,7 @@ func (h *held) put(st state) error {
 			return err
 		}
 	}
-	h.st = st
+	h.st, f.name, f.seen = st, st.Side, st.Seq
 	return nil
 }
 

@@ -28,7 +28,8 @@ const (
 
 // state is what the side file keeps. It is valid from the moment it is durable, and describes an operation that may have come to nothing.
 type state struct {
-	Seq    uint64  `json:"seq"` // rises with every state that is written
+	Side   string  `json:"side"` // a random name of the side file: inodes are used again
+	Seq    uint64  `json:"seq"`  // rises with every state that is written
 	Marks  []mark  `json:"marks"`
 	Before content `json:"before"`
 	After  content `json:"after"`

@@ -78,7 +78,7 @@ func distant(folder string) (string, error) {
 	if err := unix.Statfs(folder, &st); err != nil {
 		return "", &os.PathError{Op: "statfs", Path: folder, Err: err}
 	}
-	return distantFS(int64(st.Type)), nil
+	return distantFS(int64(st.Type)), nil //nolint:unconvert // it is an int32 on some platforms
 }
 
 // processState says whether pid is stopped or gone, for error texts.

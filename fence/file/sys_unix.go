@@ -22,7 +22,7 @@ func inodeOf(file *os.File) (number, names uint64, err error) {
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return 0, 0, &os.PathError{Op: "stat", Path: file.Name(), Err: err}
 	}
-	return st.Ino, uint64(st.Nlink), nil
+	return st.Ino, uint64(st.Nlink), nil //nolint:unconvert // each platform has a type of its own for it
 }
 
 func rename(from, to string) error { return os.Rename(from, to) }
