@@ -23,6 +23,9 @@ func (r *resource) history(ctx context.Context) (model.History, error) {
 	defer tx.Rollback()
 	err = errors.Join(
 		r.readContent(ctx, tx, &h), r.readLog(ctx, tx, &h), r.readAnswers(ctx, tx, &h), r.readEvents(ctx, tx, &h))
+	if r.objects != nil && err == nil {
+		h.Content, err = r.objects.content(ctx, r.run)
+	}
 	return h, err
 }
 

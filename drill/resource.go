@@ -20,7 +20,8 @@ import (
 // in tables of the run's own in the authority's database. Safe for concurrent use.
 type resource struct {
 	tables
-	run string
+	run     string
+	objects *objects // that hold the values instead of a table; nil: none
 }
 
 // writing is a write on its way to the resource.
@@ -53,10 +54,21 @@ func openResource(at place, run string) (*resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &resource{tables: t, run: run}, nil
+	r := &resource{tables: t, run: run}
+	if at.S3 != "" {
+		if r.objects, err = openObjects(at.S3); err != nil {
+			return nil, errors.Join(err, t.db.Close())
+		}
+	}
+	return r, nil
 }
 
-func (r *resource) close() error { return r.db.Close() }
+func (r *resource) close() error {
+	if r.objects != nil {
+		r.objects.bucket.Close()
+	}
+	return r.db.Close()
+}
 
 // sql puts the run's table names in place of their short names in brackets, and numbers parameters as the database does.
 func (r *resource) sql(text string) string {
@@ -80,8 +92,14 @@ func (r *resource) made() string {
 // create makes the run's tables.
 func (r *resource) create(ctx context.Context) error { return r.exec(ctx, r.tables.create) }
 
-// remove drops the run's tables.
-func (r *resource) remove(ctx context.Context) error { return r.exec(ctx, r.tables.remove) }
+// remove drops the run's tables, and deletes its objects.
+func (r *resource) remove(ctx context.Context) error {
+	err := r.exec(ctx, r.tables.remove)
+	if r.objects != nil {
+		err = errors.Join(err, r.objects.remove(ctx, namesOf(r.run), func(string) bool { return true }))
+	}
+	return err
+}
 
 // exec runs a statement, or several without arguments, in a transaction of its own.
 func (r *resource) exec(ctx context.Context, text string, args ...any) error {
@@ -93,6 +111,11 @@ func (r *resource) exec(ctx context.Context, text string, args ...any) error {
 
 // sweep drops the tables of runs that began long ago and were killed before they could.
 func (r *resource) sweep(ctx context.Context, now time.Time) error {
+	if r.objects != nil {
+		if err := r.objects.remove(ctx, objectPrefix, func(key string) bool { return left(key, now) }); err != nil {
+			return err
+		}
+	}
 	return r.inTx(ctx, func(tx *sql.Tx) error {
 		old, err := r.old(ctx, tx, now)
 		for _, name := range old {
@@ -162,6 +185,9 @@ func (r *resource) tryTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
 
 // write decides by allow, which may be nil, writes, and records the answer. An error means that it is not known to be either.
 func (r *resource) write(ctx context.Context, w writing, allow check) (model.Answer, error) {
+	if r.objects != nil {
+		return r.writeObject(ctx, w, allow != nil)
+	}
 	err := r.inTx(ctx, func(tx *sql.Tx) error {
 		if allow != nil {
 			if err := allow(ctx, tx, w.claim); err != nil {

@@ -20,7 +20,9 @@ type Options struct {
 	// installed. With neither, the story is played in this process's memory, and drills that need no store of the user's make their own.
 	Path, URL string
 	Store     string // the store as the report names it
-	Rounds    int    // 1 to MaxRounds; 0: the scenario's own number
+	// S3 is the URL of a bucket, http://KEY:SECRET@HOST:PORT/BUCKET; without keys they are the environment's. For fence-object alone.
+	S3     string
+	Rounds int // 1 to MaxRounds; 0: the scenario's own number
 	// Unfenced turns the resource's checks off. The drill is then ok if the damage is seen.
 	Unfenced bool
 	// HighWater has the resource check by its mark instead of strictly. Not for the story, nor for drills inside transactions.
@@ -83,6 +85,8 @@ func (o *Options) complete() (Scenario, error) {
 		return sc, fmt.Errorf("%w: %s is about transactions on PostgreSQL; name a postgres:// store, or none: then it starts a server of its own", ErrOption, sc.Name)
 	case o.place().none() && sc.Name != "story" && !sc.OwnServers && !sc.PostgresOnly:
 		return sc, fmt.Errorf("%w: %s needs a store that several processes share; in memory there is only the story", ErrOption, sc.Name)
+	case (o.S3 != "") != sc.Objects:
+		return sc, fmt.Errorf("%w: a bucket is for fence-object, and fence-object needs one: http://KEY:SECRET@HOST:PORT/BUCKET", ErrOption)
 	case o.HighWater && (sc.whole != nil || sc.Name == "story"):
 		return sc, fmt.Errorf("%w: %s has its own kind of check", ErrOption, sc.Name)
 	case o.HighWater && (o.Unfenced || o.ThroughAPI):
@@ -101,11 +105,18 @@ func (o *Options) complete() (Scenario, error) {
 	if o.Rounds == 0 {
 		o.Rounds = sc.Rounds
 	}
+	if sc.Objects {
+		bucket, err := shown(o.S3)
+		if err != nil {
+			return sc, err
+		}
+		o.Store += ", objects in " + bucket
+	}
 	return sc, nil
 }
 
 // place is where the store is.
-func (o Options) place() place { return place{Path: o.Path, URL: o.URL} }
+func (o Options) place() place { return place{Path: o.Path, URL: o.URL, S3: o.S3} }
 
 // conductor plays one run.
 type conductor struct {

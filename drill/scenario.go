@@ -19,6 +19,8 @@ type Scenario struct {
 	OwnServers bool
 	// PostgresOnly: it takes a PostgreSQL store, and without any it starts a server of its own.
 	PostgresOnly bool
+	// Objects: its resource is objects in an S3-like store, which it is told of beside the store of leases.
+	Objects bool
 
 	ttl, margin time.Duration
 	atOnce      int // rounds that are played at the same time
@@ -93,6 +95,10 @@ func Scenarios() []Scenario {
 			Summary:  "a holder is stopped, or busy, inside its fenced transaction",
 			Shows:    "The holder verifies its claim and is stopped before it commits: its successor waits, the server ends the idle transaction at about the end of the lease, the successor is granted, and the COMMIT that the holder sends afterwards fails: its write is not there. A holder that is busy keeps its successor out for as long as it works, past the end of its lease, and its write is rightful; in the store's own fenced transaction (Fenced) it is ended when the lease ends. Printed is how long the successors waited, against the bounds. Without --store it starts a PostgreSQL server of its own.",
 			Unfenced: "The holder asks in a plain read, inside its transaction, whether it holds, instead of verifying. Nothing keeps its successor out, its COMMIT succeeds, and what the successor wrote is lost."},
+		{Name: "fence-object", Rounds: 10, Objects: true, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, needsStop: true, unguarded: guardNone, play: playPause, whole: fenceObject,
+			Summary:  "a holder is stopped between its look at an object and its PUT",
+			Shows:    "The resource is an object in the S3-like store that --s3 names, written through the library (fence/object). The holder has looked at the object, found its own mark there, and is stopped by SIGSTOP when its conditional PUT is about to be sent. A successor is granted, enters, reads and writes; the holder goes on and sends the PUT without asking again. The store refuses it, because the object is not the one that it looked at, and a second look shows the newer mark. Before anything else the drill makes sure that the store keeps the conditions of a PUT.",
+			Unfenced: "Both write by plain PUTs, as any client of S3 does. The late PUT replaces what the successor wrote, and nobody is told."},
 		{Name: "failover", Rounds: 1, OwnServers: true, unguarded: guardMark, whole: failover,
 			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
 			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",

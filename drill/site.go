@@ -13,6 +13,7 @@ import (
 type place struct {
 	Path string `json:"path,omitempty"` // of a SQLite database
 	URL  string `json:"url,omitempty"`  // of a PostgreSQL database
+	S3   string `json:"s3,omitempty"`   // of a bucket, where the resource is objects; its log is in the database all the same
 }
 
 // authority is a store that a drill is played on.
@@ -76,4 +77,4 @@ func (p place) site() site {
 }
 
 // none reports that nothing is named.
-func (p place) none() bool { return p == place{} }
+func (p place) none() bool { return p.Path == "" && p.URL == "" }

@@ -21,6 +21,8 @@ func twins() map[string]func(*worker) {
 		"blind": func(w *worker) { w.allow = nil },
 		// The resource checks in a transaction of its own, and the writer is stopped between that and the write.
 		"apart": apartTwin,
+		// The same with an object: its mark is looked at, and the PUT has no condition.
+		"object-apart": objectApartTwin,
 		// The resource takes the owner label for proof.
 		"label": func(w *worker) { w.allow = w.sameOwner },
 		// A refused write is there all the same.

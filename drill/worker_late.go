@@ -38,6 +38,9 @@ func (w *worker) pause(ctx context.Context, c command) (reply, error) {
 	if c.Inside != "" {
 		return w.pauseInside(ctx, c)
 	}
+	if w.res.objects != nil {
+		return w.pauseInObject(ctx, c)
+	}
 	if err := w.stopOutsideWrites(ctx); err != nil {
 		return reply{}, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/tenure-go/tenure/fence/object"
 )
@@ -50,6 +51,9 @@ func Open(o Options) (*Bucket, error) {
 	name := strings.Trim(u.Path, "/")
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || name == "" || strings.Contains(name, "/") || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("s3: %w: want http://HOST:PORT/BUCKET or https://, with nothing behind the bucket", ErrOption)
+	}
+	if err := s3utils.CheckValidBucketName(name); err != nil {
+		return nil, fmt.Errorf("s3: %w: bucket %q: %w", ErrOption, name, err)
 	}
 	if u.User != nil {
 		o.AccessKey = u.User.Username()
@@ -89,6 +93,10 @@ func New(client *minio.Client, bucket string) *Bucket {
 
 // Close gives back idle connections of a bucket that [Open] made.
 func (b *Bucket) Close() { b.idle() }
+
+// Client returns the client and the bucket's name, for what this package does not do. Whoever writes a guarded object with it writes
+// without a check.
+func (b *Bucket) Client() (*minio.Client, string) { return b.client, b.name }
 
 // String is endpoint and bucket, without keys.
 func (b *Bucket) String() string {
@@ -139,6 +147,10 @@ func (b *Bucket) get(ctx context.Context, key string, limit int64, options minio
 
 // PutIf is [object.Bucket]'s.
 func (b *Bucket) PutIf(ctx context.Context, key, etag string, body []byte) error {
+	// What the client refuses by itself, without a code, was not sent.
+	if err := errors.Join(s3utils.CheckValidBucketName(b.name), s3utils.CheckValidObjectName(key)); err != nil {
+		return fmt.Errorf("%w: %w", object.ErrRejected, err)
+	}
 	var options minio.PutObjectOptions
 	if etag == "" {
 		options.SetMatchETagExcept("*")

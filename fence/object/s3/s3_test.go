@@ -173,6 +173,12 @@ func TestWhatIsKnown(t *testing.T) {
 		}
 	}
 	b := open(t, at)
+	if err := New(b.client, "b").PutIf(t.Context(), "k", "", nil); !errors.Is(err, object.ErrRejected) {
+		t.Errorf("no name for a bucket: %v", err)
+	}
+	if err := b.PutIf(t.Context(), "", "", nil); !errors.Is(err, object.ErrRejected) {
+		t.Errorf("no key: %v", err)
+	}
 	if err := b.PutIf(t.Context(), "none", "0123456789abcdef0123456789abcdef", []byte("x")); !errors.Is(err, object.ErrConflict) {
 		t.Errorf("If-Match without an object: %v", err)
 	}
@@ -222,7 +228,7 @@ func TestGet(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for _, o := range []Options{
 		{}, {URL: "127.0.0.1:7070/bucket"}, {URL: "ftp://127.0.0.1/bucket"}, {URL: "http://127.0.0.1:7070"}, {URL: "http://127.0.0.1:7070/"},
-		{URL: "http:///bucket"}, {URL: "http://h/bucket/prefix"}, {URL: "http://h/bucket?x=1"}, {URL: "http://h/bucket#x"},
+		{URL: "http:///bucket"}, {URL: "http://h/bucket/prefix"}, {URL: "http://h/b"}, {URL: "http://h/bucket?x=1"}, {URL: "http://h/bucket#x"},
 		{URL: "http://key:hidden@h:7070:1/bucket"}, {URL: "http://key:hidden%zz@h/bucket"}, {URL: "http://key@h/bucket"},
 		{URL: "http://h/bucket", AccessKey: "key"}, {URL: "http://h/bucket", SecretKey: "hidden"},
 	} {
