@@ -218,7 +218,7 @@ func hintFor(op, code string) string {
 	case stateNoStatement, stateTwoStatements:
 		return "behind PgBouncer in transaction mode, set default_query_exec_mode=cache_describe (or exec) in the connection string"
 	case stateUndefined, stateNoSchema:
-		return "is the schema installed and up to date? run `tenure migrate --database-url URL`"
+		return "is the schema installed and up to date? run `tenure migrate --database-url URL`; the fence half (--fence-only) has no store"
 	case stateNotAllowed:
 		return rightFor(op)
 	case stateIsolation:

@@ -17,12 +17,16 @@ import (
 type MigrateOptions struct {
 	// Grant names roles that become members of tenure_user: they may acquire and fence. Names are taken as they are: nothing is folded to lower case.
 	Grant []string
+
+	// FenceOnly installs the fence half alone: marks, Present and Protect, for a database whose resources are guarded by leases of an
+	// authority elsewhere. No store works on it. A database that has one of the two keeps it: the other is refused.
+	FenceOnly bool
 }
 
 // Migrated says what [Migrate] found and left.
 type Migrated struct {
-	From, To  int // versions; From is 0 where there was no schema
-	Authority fence.ID
+	From, To  int      // versions; From is 0 where there was no schema
+	Authority fence.ID // none with FenceOnly
 }
 
 // Migrate installs the schema "tenure", or brings it up to [SchemaVersion]; one that is up to date stays as it is. conn is not in a
@@ -36,6 +40,9 @@ type Migrated struct {
 // Migrate returns a [*SchemaError] that matches [ErrNewerSchema] or [ErrForeignSchema], having changed nothing; errors of the
 // server match *pgconn.PgError, and say that nothing was changed where that is so. If it is unknown what became of it, run it again.
 func Migrate(ctx context.Context, conn *pgx.Conn, o MigrateOptions) (Migrated, error) {
+	if o.FenceOnly {
+		return migrate(ctx, conn, halfSteps(), o)
+	}
 	return migrate(ctx, conn, steps(), o)
 }
 
@@ -50,7 +57,11 @@ func migrate(ctx context.Context, conn *pgx.Conn, all []step, o MigrateOptions) 
 	if err != nil && state(err) != stateNotAllowed {
 		return m, explained("reading the version of the schema", err)
 	}
-	if m.From = have; err != nil || have < target {
+	half, errHalf := isHalf(ctx, conn)
+	if errHalf != nil {
+		return m, explained("reading the schema", errHalf)
+	}
+	if m.From = have; err != nil || have < target || half != o.FenceOnly { // the last is refused by the script
 		for i, s := range all {
 			from, err := apply(ctx, conn, s)
 			if err != nil {
@@ -67,6 +78,9 @@ func migrate(ctx context.Context, conn *pgx.Conn, all []step, o MigrateOptions) 
 	if err := grant(ctx, conn, o.Grant); err != nil {
 		return m, err
 	}
+	if o.FenceOnly {
+		return m, nil
+	}
 	m.Authority, err = authorityID(ctx, conn)
 	if state(err) == stateNotAllowed { // a role that is a member of tenure_owner and inherits nothing
 		err = inTx(ctx, conn, "migrate", func(tx pgx.Tx) error {
@@ -78,6 +92,16 @@ func migrate(ctx context.Context, conn *pgx.Conn, all []step, o MigrateOptions) 
 		})
 	}
 	return m, err
+}
+
+// isHalf reports whether the database has the fence half of the schema alone.
+func isHalf(ctx context.Context, conn *pgx.Conn) (half bool, err error) {
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'mark')
+		AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'authority') FROM pg_namespace n WHERE n.nspname = 'tenure'`).Scan(&half)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return half, err
 }
 
 // apply runs a version's script, and returns the version that was there before.
@@ -101,7 +125,7 @@ func apply(ctx context.Context, conn *pgx.Conn, s step) (from int, err error) {
 // other databases may use them. Where there is no schema, Down changes nothing. conn is as for [Migrate], its role a superuser or
 // a member of tenure_owner.
 //
-// Down waits at most a minute for each lock, open fenced transactions hold some. It returns a [*SchemaError] that matches
+// Down waits at most a minute for each lock, open fenced transactions hold some. While tables are protected ([Protect]) it is refused, and names them. It returns a [*SchemaError] that matches
 // [ErrNewerSchema] or [ErrForeignSchema], having changed nothing.
 func Down(ctx context.Context, conn *pgx.Conn) error {
 	return down(ctx, conn, steps())

@@ -43,7 +43,7 @@ func decisions() map[decision][]string {
 			"settle_session", "sweep", "held_among", "lock_names", "judge", "tell_over", "grants", "take", "bury", "make_names", "lock_others", "lock_session", "release_over",
 			"leases_where", "check_claim", "refuse", "foreign_claim", "claim_ahead", "verify_long", "raise_mark", "bound_by", "check_resource",
 			"check_duration", "check_names", "enter_incarnation_if_new", "begin_acquire", "acquire_row", "bury_row", "make_row", "begin_release",
-			"guard_all", "unguarded", "refuse_row", "protect_new",
+			"guard_all", "unguarded", "refuse_row", "protect_new", "check_issued",
 		},
 	}
 }

@@ -10,9 +10,10 @@ import (
 //go:embed schema/*.sql
 var schemaFiles embed.FS
 
-// step is one version of the schema.
+// step is one version of the schema, or of its fence half.
 type step struct {
 	version int
+	half    bool
 	up      []string // files, in order; run as tenure_owner
 	down    string   // statements that lead back to the version before; run as tenure_owner
 }
@@ -22,8 +23,19 @@ func steps() []step {
 	return []step{{
 		version: 1,
 		up: []string{
-			"0000_version.sql", "0001_tables.sql", "0002_core.sql", "0003_session.sql", "0004_acquire.sql", "0005_release.sql",
-			"0006_operator.sql", "0007_fence.sql", "0008_people.sql", "0009_present.sql", "0010_protect.sql", "0011_roles.sql", "0012_authority.sql",
+			"0000_version.sql", "both_1_base.sql", "0001_tables.sql", "both_2_mark.sql", "0002_core.sql", "0003_session.sql", "0004_acquire.sql", "0005_release.sql",
+			"0006_operator.sql", "0007_fence.sql", "both_3_claim.sql", "0008_people.sql", "0009_present.sql", "both_4_row.sql", "both_5_protect.sql", "0010_roles.sql", "0011_authority.sql",
+		},
+		down: "DROP SCHEMA tenure CASCADE;",
+	}}
+}
+
+// halfSteps are all versions of the fence half: what a database needs whose resources are guarded by an authority elsewhere.
+func halfSteps() []step {
+	return []step{{
+		version: 1, half: true,
+		up: []string{
+			"0000_version.sql", "both_1_base.sql", "both_2_mark.sql", "both_3_claim.sql", "half_1_present.sql", "both_4_row.sql", "both_5_protect.sql", "half_2_roles.sql",
 		},
 		down: "DROP SCHEMA tenure CASCADE;",
 	}}
@@ -85,6 +97,10 @@ $tenure_prepare$;
 	IF EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'tenure' AND c.relname = 'migration') THEN
 		v_have := (SELECT coalesce(max(m.version), 0) FROM tenure.migration m);
 	END IF;
+	IF v_have > 0 AND (to_regclass('tenure.authority') IS NULL) <> @HALF@ THEN
+		RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = CASE WHEN @HALF@ THEN 'this database has the whole schema, with an authority of its own' ELSE 'this database has the fence half of the schema alone' END,
+			HINT = CASE WHEN @HALF@ THEN 'Nothing was changed. The whole has all that the half has.' ELSE 'Nothing was changed. Protected tables here go by the marks of an authority elsewhere; take the half away (migrate --down) before this database becomes one.' END;
+	END IF;
 	IF v_have < @VERSION@ THEN
 		EXECUTE $tenure_up$
 @UP@
@@ -95,6 +111,11 @@ $tenure_up$;
 const downBody = `	IF EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'tenure' AND c.relname = 'migration') THEN
 		PERFORM set_config('role', 'tenure_owner', true);
 		v_have := (SELECT coalesce(max(m.version), 0) FROM tenure.migration m);
+	END IF;
+	IF v_have = @VERSION@ AND EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgname = 'tenure_guard_insert') THEN
+		RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'tables are protected by this schema, and could not be written without it: '
+			|| (SELECT string_agg(t.tgrelid::regclass::text, ', ' ORDER BY t.tgrelid::regclass::text) FROM pg_trigger t WHERE t.tgname = 'tenure_guard_insert'),
+			HINT = 'Nothing was changed. Take the protection away first: tenure protect TABLE --remove.';
 	END IF;
 	IF v_have = @VERSION@ THEN
 		EXECUTE $tenure_down$
@@ -108,7 +129,7 @@ func (s step) upScript() string {
 	for _, name := range s.up {
 		up.WriteString(file(name))
 	}
-	return fill(upBody, "@PREPARE@", strings.TrimSpace(file(prepareFile)), "@UP@", strings.TrimSpace(up.String()), "@VERSION@", strconv.Itoa(s.version))
+	return fill(upBody, "@PREPARE@", strings.TrimSpace(file(prepareFile)), "@UP@", strings.TrimSpace(up.String()), "@VERSION@", strconv.Itoa(s.version), "@HALF@", strconv.FormatBool(s.half))
 }
 
 // downScript takes the version back if it is the latest.
@@ -140,13 +161,22 @@ const scriptHeader = `-- Installs Tenure's schema "tenure", or brings it up to d
 -- Each role that uses Tenure then needs: GRANT tenure_user TO that role.
 `
 
+const fenceHeader = `-- Installs the fence half of Tenure's schema "tenure", or brings it up to date: version %d. The same as "tenure migrate --fence-only": what a database
+-- needs whose tables are guarded by leases of an authority elsewhere. Otherwise as the whole script.
+`
+
 // Script is the SQL of all versions, for psql and for tools that keep migrations as SQL: what [Migrate] runs. Each
 // version is one statement, which works inside a transaction and without one; running it again changes nothing. The roles that
 // grant names become members of tenure_user; they are taken as they are, and must exist when the script runs.
-func Script(grant ...string) string {
+func Script(grant ...string) string { return script(scriptHeader, steps(), grant) }
+
+// FenceScript is [Script] for the fence half of the schema; see [MigrateOptions].
+func FenceScript(grant ...string) string { return script(fenceHeader, halfSteps(), grant) }
+
+func script(header string, all []step, grant []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, scriptHeader, SchemaVersion)
-	for _, s := range steps() {
+	fmt.Fprintf(&b, header, SchemaVersion)
+	for _, s := range all {
 		fmt.Fprintf(&b, "\n-- Version %d.\n%s", s.version, s.upScript())
 	}
 	for _, role := range grant {

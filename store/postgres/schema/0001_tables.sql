@@ -67,12 +67,3 @@ CREATE TABLE tenure.ahead (
 	name  text COLLATE "C" PRIMARY KEY,
 	token bigint NOT NULL
 );
-
--- What protected resources remember. Token 0: the name was admitted and has not entered yet.
-CREATE TABLE tenure.mark (
-	resource  text COLLATE "C" NOT NULL,
-	authority uuid   NOT NULL,
-	name      text COLLATE "C" NOT NULL,
-	token     bigint NOT NULL CHECK (token >= 0),
-	PRIMARY KEY (resource, authority, name)
-) WITH (fillfactor = 50);
