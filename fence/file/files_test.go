@@ -98,7 +98,7 @@ func TestOneCopyDamaged(t *testing.T) {
 	path, _ := written(t)
 	whole, err := os.ReadFile(path + sideSuffix)
 	must(t, err)
-	for at := 0; at < 2*slotSize; at += 97 {
+	for at := 0; at < 2*slotSize; at += 389 {
 		damaged := bytes.Clone(whole)
 		damaged[at] ^= 0x20
 		must(t, os.WriteFile(path+sideSuffix, damaged, 0o600))
