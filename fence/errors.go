@@ -22,12 +22,12 @@ type Reason int
 
 // The reasons for a refusal.
 const (
-	Superseded Reason = iota + 1 // a newer token was granted, or accepted at the mark
-	Released                     // the holder released the lease, or closed its session
-	Expired                      // the session's TTL or the lease's MaxHold passed
-	Revoked                      // an operator took the lease away
-	NotGranted                   // no such acquisition of this name is known
-	NotPresented                 // the write came without a claim to the name; the claim of the error has the name alone
+	Superseded   Reason = iota + 1 // a newer token was granted, or accepted at the mark
+	Released                       // the holder released the lease, or closed its session
+	Expired                        // the session's TTL or the lease's MaxHold passed
+	Revoked                        // an operator took the lease away
+	NotGranted                     // no such acquisition of this name is known
+	NotPresented                   // the write came without a claim to the name; the claim of the error has the name alone
 )
 
 // String is the reason as error texts use it.

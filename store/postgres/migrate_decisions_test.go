@@ -293,7 +293,7 @@ func fencedOnPath(t testing.TB, conn *pgx.Conn, path string) error {
 	if _, err := tx.Exec(t.Context(), "SET LOCAL search_path = "+path); err != nil {
 		return err
 	}
-	presented := fmt.Sprintf(`{"%s": "%s:%s"}`, parts[4], parts[2], parts[3])
+	presented := `{"` + parts[4] + `": "` + parts[2] + ":" + parts[3] + `"}`
 	if _, err := tx.Exec(t.Context(), "SELECT pg_catalog.set_config('tenure.presented', '"+presented+"', true)"); err != nil {
 		return err
 	}

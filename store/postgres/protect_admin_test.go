@@ -22,7 +22,7 @@ func TestProtectRefuses(t *testing.T) {
 		CREATE SEQUENCE counter;
 		CREATE FUNCTION volatile_name() RETURNS text LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN ''x''; END';
 		CREATE TEMPORARY TABLE passing (id int);
-		CREATE MATERIALIZED VIEW seen AS SELECT 1 AS id`)
+		CREATE MATERIALIZED VIEW seen AS SELECT 1 AS id`) //nolint:misspell // SQL's own spelling
 	before := s.catalog(ctx)
 	for _, bad := range []struct{ table, name, want string }{
 		{"nowhere", byOrder, "does not exist"},

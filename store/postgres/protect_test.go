@@ -86,12 +86,14 @@ func (s *shopRig) unprotected(ctx context.Context, level pgx.TxIsoLevel) (found 
 			all = append(all, held[name])
 		}
 		slices.SortFunc(all, func(a, b fence.Claim) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
-		if err := s.write(ctx, level, w.run); rowRefused(err, w.needs[0], fence.NotPresented) != nil {
+		err := s.write(ctx, level, w.run)
+		if rowRefused(err, w.needs[0], fence.NotPresented) != nil {
 			found = append(found, fmt.Sprintf("%s without a claim: %v", w.what, err))
 		}
 		for _, name := range w.needs {
 			some := slices.DeleteFunc(slices.Clone(all), func(c fence.Claim) bool { return c.Name == name })
-			if err := s.write(ctx, level, w.run, some...); rowRefused(err, name, fence.NotPresented) != nil {
+			err := s.write(ctx, level, w.run, some...)
+			if rowRefused(err, name, fence.NotPresented) != nil {
 				found = append(found, fmt.Sprintf("%s without %s: %v", w.what, name, err))
 			}
 		}
@@ -258,8 +260,9 @@ func TestPresentKeepsTheSuccessorOut(t *testing.T) {
 	if _, err := s.store.Revoke(ctx, lease.RevokeRequest{Name: "orders/2", Token: held[1].Token, Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.Exec(ctx, update(2)); rowRefused(FenceError(fence.Claim{}, err), "orders/2", fence.NotPresented) != nil {
-		t.Errorf("presented in a savepoint that was rolled back: %v", err)
+	_, err = x.Exec(ctx, update(2))
+	if bad := rowRefused(FenceError(fence.Claim{}, err), "orders/2", fence.NotPresented); bad != nil {
+		t.Errorf("presented in a savepoint that was rolled back: %v", bad)
 	}
 }
 
