@@ -89,6 +89,7 @@ func (a *app) drillListCommand() *cobra.Command {
 type drillFlags struct {
 	rounds                                  int
 	unfenced, throughAPI, highWater, asJSON bool
+	s3                                      string
 }
 
 func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
@@ -99,6 +100,11 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 		example = "  tenure drill %[1]s\n  tenure drill %[1]s --unfenced --json"
 	case s.PostgresOnly:
 		example = "  tenure drill %[1]s\n  tenure drill %[1]s --store postgres://app@127.0.0.1/shop\n  tenure drill %[1]s --unfenced --json"
+	}
+	if s.Objects {
+		example = "  export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=...\n" +
+			"  tenure drill %[1]s --store sqlite: --s3 http://127.0.0.1:7070/bucket\n" +
+			"  tenure drill %[1]s --store postgres://app@127.0.0.1/shop --s3 https://s3.example.com/bucket --unfenced --json"
 	}
 	if s.Name == "pause" {
 		example += "\n  tenure drill %[1]s --store sqlite: --through-api"
@@ -121,7 +127,12 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&f.unfenced, "unfenced", false, "with "+off+" off; ok means that the damage is seen")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, on the last line")
-	if !s.OwnServers && !s.PostgresOnly && s.Name != "story" {
+	if s.Objects {
+		cmd.Flags().StringVar(&f.s3, "s3", "", "`URL` of the bucket, http(s)://HOST:PORT/BUCKET; default: TENURE_S3. Keys: AWS_ACCESS_KEY_ID\n"+
+			"and AWS_SECRET_ACCESS_KEY, or KEY:SECRET@ in the URL. An argument is visible to other users of\n"+
+			"the machine, the environment is not. Never printed")
+	}
+	if !s.OwnServers && !s.PostgresOnly && !s.Objects && s.Name != "story" {
 		cmd.Flags().BoolVar(&f.highWater, "high-water", false, "the resource checks its high-water mark, not the authority's rows")
 	}
 	if s.Name == "pause" {
@@ -141,6 +152,14 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 	o := drill.Options{Scenario: s.Name, Rounds: f.rounds, Unfenced: f.unfenced, ThroughAPI: f.throughAPI, HighWater: f.highWater}
 	if !f.asJSON {
 		o.Progress = a.stderr
+	}
+	if s.Objects {
+		if o.S3 = f.s3; o.S3 == "" {
+			o.S3 = a.env.getenv("TENURE_S3")
+		}
+		if o.S3 == "" {
+			return usagef("drill %s needs a bucket: --s3 http://HOST:PORT/BUCKET, or TENURE_S3", s.Name)
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/drill"
 	"github.com/tenure-go/tenure/internal/testdb"
+	"github.com/tenure-go/tenure/internal/testdb/s3gateway"
 )
 
 // drillReport runs a drill and reads its last line.
@@ -82,6 +83,7 @@ func TestDrillUsage(t *testing.T) {
 		{"drill", "pause", "--store", "memory:"}, {"drill", "pause", "--store", "mysql:x"}, {"drill", "list", "x"},
 		{"drill", "failover", "--store", "postgres://app@127.0.0.1/shop"}, {"drill", "pause-in-transaction"}, {"drill", "story", "--high-water"},
 		{"drill", "pause-in-transaction", "--store", "memory:"}, {"drill", "pause", "--high-water", "--unfenced"},
+		{"drill", "fence-object"}, {"drill", "fence-object", "--s3", "127.0.0.1:7070"}, {"drill", "pause", "--s3", "http://127.0.0.1:7070/bucket"},
 	} {
 		if got := w.do(args...); got.code != exitUsage || !strings.HasPrefix(got.last(), "tenure: ") || got.stdout != "" {
 			t.Errorf("%q: exit %d, %q\n%s", args, got.code, got.stdout, got.stderr)
@@ -90,6 +92,38 @@ func TestDrillUsage(t *testing.T) {
 	if got := w.do("drill", "pause", "--store", "sqlite:/dev/null/t.db"); got.code != exitNoStore {
 		t.Errorf("no store: exit %d\n%s", got.code, got.stderr)
 	}
+}
+
+// TestDrillOfObjects: with the keys in the URL and in the environment, and nobody prints them.
+func TestDrillOfObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	g := s3gateway.Start(t)
+	at := g.Bucket(t)
+	keys, place, _ := strings.Cut(strings.TrimPrefix(at, "http://"), "@")
+	access, secret, _ := strings.Cut(keys, ":")
+	quiet := func(got ended) {
+		t.Helper()
+		if strings.Contains(got.stdout+got.stderr, secret) || strings.Contains(got.stdout+got.stderr, access) {
+			t.Errorf("a key is printed:\n%s%s", got.stdout, got.stderr)
+		}
+	}
+	got, r := drillReport(t, w, "fence-object", "--rounds", "2", "--json", "--s3", at)
+	if got.code != 0 || r.RefusedStale != 2 || r.LostUpdates != 0 || !strings.HasSuffix(r.Store, "objects in http://"+place) {
+		t.Errorf("exit %d, %+v\n%s", got.code, r, got.stderr)
+	}
+	quiet(got)
+	w.env = append(w.env, "TENURE_S3=http://"+place, "AWS_ACCESS_KEY_ID="+access, "AWS_SECRET_ACCESS_KEY="+secret)
+	got, r = drillReport(t, w, "fence-object", "--rounds", "2", "--json", "--unfenced")
+	if got.code != 0 || r.AcceptedStale != 2 || r.LostUpdates != 2 {
+		t.Errorf("exit %d, %+v\n%s", got.code, r, got.stderr)
+	}
+	quiet(got)
+	got = w.do("drill", "fence-object", "--s3", strings.Replace(at, secret, secret+"x", 1))
+	if got.code == 0 || !strings.Contains(got.stderr, place) {
+		t.Errorf("with a wrong key: exit %d\n%s", got.code, got.stderr)
+	}
+	quiet(got)
 }
 
 // TestDrillOnPostgres: the same drills there, and nobody prints the password.
