@@ -22,8 +22,8 @@ func probes() map[string]string {
 	return map[string]string{"tcp_keepalives_idle": "1", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "1"}
 }
 
-// dialed is a connection whose socket the test can reach.
-func dialed(t *testing.T, url string, settings map[string]string) (*pgx.Conn, net.Conn) {
+// reach makes a connection whose socket the test can reach.
+func reach(t *testing.T, url string, settings map[string]string) (*pgx.Conn, net.Conn) {
 	t.Helper()
 	config, err := pgx.ParseConfig(with(t, url, settings))
 	if err != nil {
@@ -97,10 +97,11 @@ func withSocket(socket net.Conn, do func(fd int) error) error {
 // the first probe goes out after two hours of silence, so the lock without settings of its own is held when the other was given up. Its
 // holder is not told, and can still write elsewhere: it is where a token is needed.
 func TestBlackHoleIsNoticedByProbes(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
-		usual, usualSocket := dialed(t, url, nil)
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
+		usual, usualSocket := reach(t, url, nil)
 		run(t, usual, l.takes(1)...)
-		asked, askedSocket := dialed(t, url, probes())
+		asked, askedSocket := reach(t, url, probes())
 		run(t, asked, l.takes(2)...)
 		kernel, err := os.ReadFile("/proc/sys/net/ipv4/tcp_keepalive_time")
 		if err != nil {
@@ -127,7 +128,8 @@ func TestBlackHoleIsNoticedByProbes(t *testing.T) {
 
 // A holder that is stopped is not dead to TCP: its kernel answers every probe. Only its end frees the lock.
 func TestStoppedHolderAnswersProbes(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		socket, err := (&net.Dialer{KeepAlive: -1}).DialContext(t.Context(), "tcp", testdb.Shared(t).Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -166,12 +168,13 @@ func segments(t *testing.T, socket net.Conn) (n uint32) {
 // While the server has an answer on its way to a black hole it repeats that and sends no probes. tcp_user_timeout bounds how long; the
 // default is the system's, on Linux a quarter of an hour.
 func TestUserTimeoutBoundsAnAnswerToABlackHole(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		gate := connect(t, url)
 		run(t, gate, "SELECT pg_advisory_lock(99)")
 		var sockets []net.Conn
 		for key, settings := range map[int]map[string]string{1: nil, 2: {"tcp_user_timeout": "3000"}, 3: probes()} {
-			conn, socket := dialed(t, url, settings)
+			conn, socket := reach(t, url, settings)
 			run(t, conn, l.takes(key)...)
 			// Sent without waiting for an answer, which will not come.
 			go func() { _, _ = conn.Exec(context.Background(), "SELECT pg_advisory_xact_lock_shared(99)") }()
@@ -190,14 +193,15 @@ func TestUserTimeoutBoundsAnAnswerToABlackHole(t *testing.T) {
 
 // A server that is busy notices a black hole if it does both: lets its kernel ask, and looks now and then what came of it.
 func TestBusyServerInABlackHoleMustAskAndLook(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		gate := connect(t, url)
 		run(t, gate, "SELECT pg_advisory_lock(99)")
 		look := map[string]string{"client_connection_check_interval": "100"}
 		both := probes()
 		both["client_connection_check_interval"] = "100"
 		for key, settings := range map[int]map[string]string{1: look, 2: probes(), 3: both} {
-			conn, socket := dialed(t, url, settings)
+			conn, socket := reach(t, url, settings)
 			run(t, conn, l.takes(key)...)
 			go func() { _, _ = conn.Exec(context.Background(), "SELECT pg_advisory_lock_shared(99)") }()
 			eventually(t, "it is busy", func() bool { return waits(t, probe, conn) })

@@ -2,16 +2,13 @@
 
 package choosing_test
 
-import (
-	"testing"
-
-	"github.com/jackc/pgx/v5"
-)
+import "testing"
 
 // The kernel of a killed process closes its connections, and a server that waits for the next statement sees that at once. One that is
 // busy sees it when it next speaks to the client, or, if it is told to look, within client_connection_check_interval.
 func TestKilledHolderIsNoticedUnlessTheServerIsBusy(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		idle := start(t, "sql", job{URL: url, SQL: l.takes(1)})
 		idle.hear("held")
 		l.expect(t, probe, 1, false, "held")
@@ -41,7 +38,8 @@ func TestKilledHolderIsNoticedUnlessTheServerIsBusy(t *testing.T) {
 // The server's own timeouts end an idle session whoever is at the other end: dead, stopped, or alive and slow. The client learns of
 // it with its next statement. Which of the two counts depends on whether a transaction is open.
 func TestIdleTimeoutsEndTheLivingToo(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		inside, outside := "idle_in_transaction_session_timeout", "idle_session_timeout"
 		if !l.begin {
 			inside, outside = outside, inside

@@ -65,8 +65,17 @@ func fileLocks() map[string]fileLock {
 	return kinds
 }
 
-// eachFileLock runs a test for each kind, on a file of its own and with a process that tries to lock it.
-func eachFileLock(t *testing.T, test func(t *testing.T, kind fileLock, j job, probe *child)) {
+// fileTrial is a test of one kind: on a file of its own, with a process that tries to lock it.
+type fileTrial struct {
+	*testing.T
+	kind  fileLock
+	job   job
+	probe *child
+}
+
+// eachFileLock runs a test for each kind.
+func eachFileLock(t *testing.T, test func(fileTrial)) {
+	t.Helper()
 	t.Parallel()
 	for name, kind := range fileLocks() {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +85,7 @@ func eachFileLock(t *testing.T, test func(t *testing.T, kind fileLock, j job, pr
 				t.Fatal(err)
 			}
 			j := job{Path: path, Kind: name}
-			test(t, kind, j, start(t, "probe", j))
+			test(fileTrial{t, kind, j, start(t, "probe", j)})
 		})
 	}
 }
@@ -109,7 +118,8 @@ func lockFile(t *testing.T, kind fileLock, file *os.File, shared bool) bool {
 }
 
 func TestFileLockIsFreedByUnlockAndClose(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, kind fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, kind, j, probe := x.T, x.kind, x.job, x.probe
 		file := openFile(t, j.Path)
 		lockFile(t, kind, file, false)
 		want(t, probe, "locked", "held")
@@ -129,7 +139,8 @@ func TestFileLockIsFreedByUnlockAndClose(t *testing.T) {
 
 // The kernel frees the locks of a process that ended, however it ended, before anybody can see that it has ended.
 func TestFileLockIsFreedByKill(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, _ fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, j, probe := x.T, x.job, x.probe
 		holder := start(t, "lock", j)
 		holder.hear("held")
 		want(t, probe, "locked", "held")
@@ -140,7 +151,8 @@ func TestFileLockIsFreedByKill(t *testing.T) {
 
 // A child that inherited the descriptor keeps the lock of an open file after its parent was killed. A record lock is the process's own.
 func TestFileLockOutlivesItsHolderInAChild(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, kind fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, kind, j, probe := x.T, x.kind, x.job, x.probe
 		read, write, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +173,8 @@ func TestFileLockOutlivesItsHolderInAChild(t *testing.T) {
 
 // A process that is stopped, or hangs, keeps its locks for as long as it lives. Nobody is told.
 func TestFileLockOfAStoppedProcessStays(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, _ fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, j, probe := x.T, x.job, x.probe
 		holder := start(t, "lock", j)
 		holder.hear("held")
 		holder.stop()
@@ -173,7 +186,8 @@ func TestFileLockOfAStoppedProcessStays(t *testing.T) {
 
 // The lock is on the file, not on its name: who removes the file and makes it anew has a lock that excludes nobody.
 func TestFileLockIsNotOnTheName(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, kind fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, kind, j, probe := x.T, x.kind, x.job, x.probe
 		lockFile(t, kind, openFile(t, j.Path), false)
 		want(t, probe, "locked", "held")
 		if err := errors.Join(os.Remove(j.Path), os.WriteFile(j.Path, nil, 0o600)); err != nil {
@@ -185,7 +199,8 @@ func TestFileLockIsNotOnTheName(t *testing.T) {
 
 // A record lock is lost when the process closes any descriptor of the file, such as that of a library that read it.
 func TestRecordLockIsLostByAnyClose(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, kind fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, kind, j, probe := x.T, x.kind, x.job, x.probe
 		holder := start(t, "lock", j)
 		holder.hear("held")
 		want(t, probe, "locked", "held")
@@ -202,7 +217,8 @@ func TestRecordLockIsLostByAnyClose(t *testing.T) {
 
 // Two opens in one process exclude each other where the lock is the open file's. A record lock excludes other processes alone.
 func TestFileLockExcludesProcessesAndOpens(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, kind fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, kind, j, probe := x.T, x.kind, x.job, x.probe
 		if !lockFile(t, kind, openFile(t, j.Path), false) {
 			t.Error("the first was refused")
 		}
@@ -214,7 +230,8 @@ func TestFileLockExcludesProcessesAndOpens(t *testing.T) {
 }
 
 func TestFileLockIsShared(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, _ fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, j, probe := x.T, x.job, x.probe
 		j.Shared = true
 		start(t, "lock", j).hear("held")
 		start(t, "lock", j).hear("held")
@@ -227,7 +244,8 @@ func TestFileLockIsShared(t *testing.T) {
 
 // It is advice: a process that does not ask reads, writes and replaces the file.
 func TestFileLockDoesNotStopCodeThatIgnoresIt(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, _ fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, j, probe := x.T, x.job, x.probe
 		start(t, "lock", j).hear("held")
 		want(t, probe, "locked", "held")
 		if err := os.WriteFile(j.Path, []byte("overwritten"), 0o600); err != nil {
@@ -241,7 +259,8 @@ func TestFileLockDoesNotStopCodeThatIgnoresIt(t *testing.T) {
 
 // These locks have no timeout of their own: one asks without waiting, again and again. That frees nothing.
 func TestFileLockGivingUpFreesNothing(t *testing.T) {
-	eachFileLock(t, func(t *testing.T, _ fileLock, j job, probe *child) {
+	eachFileLock(t, func(x fileTrial) {
+		t, j, probe := x.T, x.job, x.probe
 		holder := start(t, "lock", j)
 		holder.hear("held")
 		for range 3 {

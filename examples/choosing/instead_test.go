@@ -123,7 +123,8 @@ func TestSkipLockedGivesEachRowToOneWorker(t *testing.T) {
 
 // For one row the mark of a token and a version refuse the same late write: a check of a token is a compare-and-set.
 func TestTokenCheckIsACompareAndSet(t *testing.T) {
-	eachStore(t, func(t *testing.T, a authority) {
+	eachStore(t, func(a authority) {
+		t := a.T
 		l, stale := acquire(t, begin(t, a, lease.Options{}), lease.Want{})
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
@@ -135,7 +136,7 @@ func TestTokenCheckIsACompareAndSet(t *testing.T) {
 		if err := a.marked(t.Context(), stale, 1); !errors.Is(err, fence.ErrRefused) {
 			t.Errorf("the late write: %v", err)
 		}
-		if got := a.balance(t); got != 200 {
+		if got := a.balance(); got != 200 {
 			t.Errorf("balance %d", got)
 		}
 	})

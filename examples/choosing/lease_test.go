@@ -29,24 +29,26 @@ const shortTTL = 1500 * time.Millisecond
 // fenced is a write of a balance, inside a transaction that checks a claim.
 type fenced func(ctx context.Context, claim fence.Claim, balance int) error
 
-// authority is a store with a row beside it that can be written in three ways.
+// authority is a test on one store, with a row beside it that can be written in three ways.
 type authority struct {
+	*testing.T
 	lease.Store
 	job      job // for a child
 	revoke   lease.Revoker
-	strict   fenced                          // verifies in the transaction of the write
-	marked   fenced                          // enters the mark in the transaction of the write
-	stranger func(t *testing.T, balance int) // has never heard of leases
-	balance  func(t *testing.T) int
+	strict   fenced            // verifies in the transaction of the write
+	marked   fenced            // enters the mark in the transaction of the write
+	stranger func(balance int) // has never heard of leases
+	balance  func() int
 }
 
 // eachStore runs a test on PostgreSQL and on a file.
-func eachStore(t *testing.T, test func(t *testing.T, a authority)) {
+func eachStore(t *testing.T, test func(authority)) {
+	t.Helper()
 	t.Parallel()
 	for kind, open := range map[string]func(*testing.T) authority{"postgres": onPostgres, "sqlite": onSQLite} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			test(t, open(t))
+			test(open(t))
 		})
 	}
 }
@@ -71,20 +73,20 @@ func onPostgres(t *testing.T) authority {
 		})
 	}
 	stranger := connect(t, url)
-	return authority{Store: store, revoke: store, job: job{Kind: "postgres", URL: url},
+	return authority{T: t, Store: store, revoke: store, job: job{Kind: "postgres", URL: url},
 		strict: func(ctx context.Context, claim fence.Claim, balance int) error {
 			return write(ctx, balance, func(tx pgx.Tx) error { return postgres.Verify(ctx, tx, claim) })
 		},
 		marked: func(ctx context.Context, claim fence.Claim, balance int) error {
 			return write(ctx, balance, func(tx pgx.Tx) error { return postgres.Enter(ctx, tx, "account/1", claim) })
 		},
-		stranger: func(t *testing.T, balance int) {
+		stranger: func(balance int) {
 			t.Helper()
 			if _, err := stranger.Exec(t.Context(), update, balance); err != nil {
 				t.Fatal(err)
 			}
 		},
-		balance: func(t *testing.T) int {
+		balance: func() int {
 			t.Helper()
 			return value[int](t, stranger, "SELECT balance FROM account WHERE id = 1")
 		},
@@ -122,20 +124,20 @@ func onSQLite(t *testing.T) authority {
 		}
 		return tx.Commit()
 	}
-	return authority{Store: store, revoke: store, job: job{Kind: "sqlite", Path: path},
+	return authority{T: t, Store: store, revoke: store, job: job{Kind: "sqlite", Path: path},
 		strict: func(ctx context.Context, claim fence.Claim, balance int) error {
 			return write(ctx, balance, func(tx *sql.Tx) error { return sqlite.Verify(ctx, tx, claim) })
 		},
 		marked: func(ctx context.Context, claim fence.Claim, balance int) error {
 			return write(ctx, balance, func(tx *sql.Tx) error { return sqlite.Enter(ctx, tx, "account/1", claim) })
 		},
-		stranger: func(t *testing.T, balance int) {
+		stranger: func(balance int) {
 			t.Helper()
 			if _, err := db.ExecContext(t.Context(), update, balance); err != nil {
 				t.Fatal(err)
 			}
 		},
-		balance: func(t *testing.T) (n int) {
+		balance: func() (n int) {
 			t.Helper()
 			if err := db.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 1").Scan(&n); err != nil {
 				t.Fatal(err)
@@ -198,7 +200,8 @@ func refused(t *testing.T, s *lease.Session, when string) time.Duration {
 
 // A lease ends by its release, the end of its session, its MaxHold, a revocation, or its expiry. No connection has to end for it.
 func TestWhatFreesALease(t *testing.T) {
-	eachStore(t, func(t *testing.T, a authority) {
+	eachStore(t, func(a authority) {
+		t := a.T
 		other := begin(t, a, lease.Options{Owner: "other"})
 		for how, end := range map[string]func(*lease.Session, *lease.Lease, fence.Claim) error{
 			"release": func(_ *lease.Session, l *lease.Lease, _ fence.Claim) error { return l.Release(t.Context()) },
@@ -240,7 +243,8 @@ func TestWhatFreesALease(t *testing.T) {
 func TestLeaseOfADeadOrStoppedHolderExpires(t *testing.T) {
 	for how, strike := range map[string]func(*child){"killed": (*child).kill, "stopped": (*child).stop} {
 		t.Run(how, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, a authority) {
+			eachStore(t, func(a authority) {
+				t := a.T
 				successor := begin(t, a, lease.Options{})
 				j := a.job
 				j.TTL = 2 * shortTTL
@@ -269,7 +273,8 @@ func TestLeaseOfADeadOrStoppedHolderExpires(t *testing.T) {
 
 // One holder a name: there is no mode in which two hold it.
 func TestLeaseIsNotShared(t *testing.T) {
-	eachStore(t, func(t *testing.T, a authority) {
+	eachStore(t, func(a authority) {
+		t := a.T
 		s := begin(t, a, lease.Options{})
 		acquire(t, s, lease.Want{})
 		refused(t, begin(t, a, lease.Options{}), "another session")
@@ -279,10 +284,11 @@ func TestLeaseIsNotShared(t *testing.T) {
 
 // A lease is a row elsewhere. A statement that presents no claim is not stopped by it.
 func TestLeaseDoesNotStopCodeThatIgnoresIt(t *testing.T) {
-	eachStore(t, func(t *testing.T, a authority) {
+	eachStore(t, func(a authority) {
+		t := a.T
 		acquire(t, begin(t, a, lease.Options{}), lease.Want{})
-		a.stranger(t, 0)
-		if got := a.balance(t); got != 0 {
+		a.stranger(0)
+		if got := a.balance(); got != 0 {
 			t.Errorf("balance %d", got)
 		}
 	})
@@ -291,7 +297,8 @@ func TestLeaseDoesNotStopCodeThatIgnoresIt(t *testing.T) {
 // What checks the claim in the transaction of the write refuses a former holder, and changes nothing. The strict check does so as soon as
 // the lease is over; the mark once a successor has entered.
 func TestCheckInTheWriteRefusesAFormerHolder(t *testing.T) {
-	eachStore(t, func(t *testing.T, a authority) {
+	eachStore(t, func(a authority) {
+		t := a.T
 		former, stale := acquire(t, begin(t, a, lease.Options{}), lease.Want{})
 		for _, write := range []fenced{a.strict, a.marked} {
 			if err := write(t.Context(), stale, 150); err != nil {
@@ -317,7 +324,7 @@ func TestCheckInTheWriteRefusesAFormerHolder(t *testing.T) {
 				t.Errorf("%s, after the successor: %v, want a refusal that names token %d", how, err, claim.Token)
 			}
 		}
-		if got := a.balance(t); got != 200 {
+		if got := a.balance(); got != 200 {
 			t.Errorf("balance %d: a refusal changed it", got)
 		}
 	})
@@ -326,7 +333,8 @@ func TestCheckInTheWriteRefusesAFormerHolder(t *testing.T) {
 // Giving up ends a wait. The holder, who renews, is not touched by it: expiry is the authority's verdict about the holder, and
 // comes of a renewal that did not come, not of somebody's impatience.
 func TestWaitForALeaseEndsAlone(t *testing.T) {
-	eachStore(t, func(t *testing.T, a authority) {
+	eachStore(t, func(a authority) {
+		t := a.T
 		l, claim := acquire(t, begin(t, a, lease.Options{}), lease.Want{})
 		waiter := begin(t, a, lease.Options{})
 		bound, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -73,14 +73,23 @@ func (l pgLock) expect(t *testing.T, probe *pgx.Conn, key int, free bool, when s
 	}
 }
 
-// each runs a test for each of the three, on a database of its own with a connection that asks.
-func each(t *testing.T, test func(t *testing.T, l pgLock, url string, probe *pgx.Conn)) {
+// pgTrial is a test of one kind: on a database of its own, with a connection that asks.
+type pgTrial struct {
+	*testing.T
+	lock  pgLock
+	url   string
+	probe *pgx.Conn
+}
+
+// each runs a test for each of the three.
+func each(t *testing.T, test func(pgTrial)) {
+	t.Helper()
 	t.Parallel()
 	for _, l := range pgLocks() {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			url := testdb.Shared(t).URL(database(t))
-			test(t, l, url, connect(t, url))
+			test(pgTrial{t, l, url, connect(t, url)})
 		})
 	}
 }
@@ -88,7 +97,8 @@ func each(t *testing.T, test func(t *testing.T, l pgLock, url string, probe *pgx
 // A transaction's lock ends with the transaction or the savepoint in which it was taken; there is no statement that frees it earlier.
 // A session's lock takes no notice of transactions, and needs one unlock for each time it was taken.
 func TestWhatFreesAPostgreSQLLock(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		holder := connect(t, url)
 		for _, end := range []string{"COMMIT", "ROLLBACK"} {
 			run(t, holder, "BEGIN", l.take(1))
@@ -111,7 +121,8 @@ func TestWhatFreesAPostgreSQLLock(t *testing.T) {
 
 // The end of the connection frees all three, also where the client says nothing.
 func TestTheEndOfTheConnectionFreesAPostgreSQLLock(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		holder := connect(t, url)
 		run(t, holder, l.takes(1)...)
 		l.expect(t, probe, 1, false, "held")
@@ -168,7 +179,8 @@ func TestSessionLockStaysOnAPooledConnection(t *testing.T) {
 
 // Advisory locks are numbers of one database; a row lock is a row's. Transactions of one session share a session's lock.
 func TestPostgreSQLLocksExcludeOtherSessions(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		holder := connect(t, url)
 		run(t, holder, l.takes(1)...)
 		l.expect(t, probe, 1, false, "the same number")
@@ -182,7 +194,8 @@ func TestPostgreSQLLocksExcludeOtherSessions(t *testing.T) {
 }
 
 func TestPostgreSQLLocksAreShared(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		for range 2 {
 			run(t, connect(t, url), "BEGIN", l.share(1))
 		}
@@ -195,7 +208,8 @@ func TestPostgreSQLLocksAreShared(t *testing.T) {
 
 // A plain UPDATE waits for a row lock, and then overwrites: it is delayed, not refused. Advisory locks it does not see.
 func TestCodeThatIgnoresAPostgreSQLLock(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		holder, stranger := connect(t, url), connect(t, url)
 		run(t, holder, l.takes(1)...)
 		if got := value[int](t, stranger, "SELECT balance FROM account WHERE id = 1"); got != 100 {
@@ -228,7 +242,8 @@ func waits(t *testing.T, probe, conn *pgx.Conn) bool {
 // lock_timeout, statement_timeout, NOWAIT and cancelling end the wait of the one who asks. The holder keeps the lock and is not
 // even told; the one who gave up has nothing, and is not in anybody's way later.
 func TestPostgreSQLTimeoutEndsTheWaitAlone(t *testing.T) {
-	each(t, func(t *testing.T, l pgLock, url string, probe *pgx.Conn) {
+	each(t, func(x pgTrial) {
+		t, l, url, probe := x.T, x.lock, x.url, x.probe
 		holder := connect(t, url)
 		run(t, holder, l.takes(1)...)
 		for setting, state := range map[string]string{"lock_timeout": "55P03", "statement_timeout": "57014"} {
