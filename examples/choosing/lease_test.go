@@ -33,12 +33,14 @@ type fenced func(ctx context.Context, claim fence.Claim, balance int) error
 type authority struct {
 	*testing.T
 	lease.Store
-	job      job // for a child
-	revoke   lease.Revoker
-	strict   fenced            // verifies in the transaction of the write
-	marked   fenced            // enters the mark in the transaction of the write
-	stranger func(balance int) // has never heard of leases
-	balance  func() int
+	job       job // for a child
+	revoke    lease.Revoker
+	strict    fenced                  // verifies in the transaction of the write
+	marked    fenced                  // enters the mark in the transaction of the write
+	presented fenced                  // presents the claim to the triggers of a protected table
+	stranger  func(balance int) error // has never heard of leases
+	protect   func() error            // makes the table refuse what presents nothing
+	balance   func() int
 }
 
 // eachStore runs a test on PostgreSQL and on a file.
@@ -80,11 +82,16 @@ func onPostgres(t *testing.T) authority {
 		marked: func(ctx context.Context, claim fence.Claim, balance int) error {
 			return write(ctx, balance, func(tx pgx.Tx) error { return postgres.Enter(ctx, tx, "account/1", claim) })
 		},
-		stranger: func(balance int) {
-			t.Helper()
-			if _, err := stranger.Exec(t.Context(), update, balance); err != nil {
-				t.Fatal(err)
-			}
+		presented: func(ctx context.Context, claim fence.Claim, balance int) error {
+			return write(ctx, balance, func(tx pgx.Tx) error { return postgres.Present(ctx, tx, claim) })
+		},
+		stranger: func(balance int) error {
+			_, err := stranger.Exec(t.Context(), update, balance)
+			return err
+		},
+		protect: func() error {
+			_, err := postgres.Protect(t.Context(), pool, postgres.Protection{Table: "account", Name: "'" + name + "'"})
+			return err
 		},
 		balance: func() int {
 			t.Helper()
@@ -131,11 +138,26 @@ func onSQLite(t *testing.T) authority {
 		marked: func(ctx context.Context, claim fence.Claim, balance int) error {
 			return write(ctx, balance, func(tx *sql.Tx) error { return sqlite.Enter(ctx, tx, "account/1", claim) })
 		},
-		stranger: func(balance int) {
-			t.Helper()
-			if _, err := db.ExecContext(t.Context(), update, balance); err != nil {
-				t.Fatal(err)
+		presented: func(ctx context.Context, claim fence.Claim, balance int) error {
+			return store.Fenced(ctx, claim, func(ctx context.Context, tx *sqlite.Tx) error {
+				if err := sqlite.Present(ctx, tx, claim); err != nil {
+					return err
+				}
+				_, err := tx.ExecContext(ctx, update, balance)
+				return err
+			})
+		},
+		stranger: func(balance int) error {
+			_, err := db.ExecContext(t.Context(), update, balance)
+			return err
+		},
+		protect: func() error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
 			}
+			defer tx.Rollback()
+			return errors.Join(sqlite.Protect(t.Context(), tx, sqlite.Protection{Table: "account", Name: "'" + name + "' || ''"}), tx.Commit())
 		},
 		balance: func() (n int) {
 			t.Helper()
@@ -287,8 +309,39 @@ func TestLeaseDoesNotStopCodeThatIgnoresIt(t *testing.T) {
 	eachStore(t, func(a authority) {
 		t := a.T
 		acquire(t, begin(t, a, lease.Options{}), lease.Want{})
-		a.stranger(0)
+		if err := a.stranger(0); err != nil {
+			t.Errorf("the write was stopped: %v", err)
+		}
 		if got := a.balance(); got != 0 {
+			t.Errorf("balance %d", got)
+		}
+	})
+}
+
+// A protected table refuses it, also while nobody holds the lease, and lets the holder through who presents the claim.
+func TestProtectedTableStopsCodeThatIgnoresTheLease(t *testing.T) {
+	eachStore(t, func(a authority) {
+		t := a.T
+		if err := a.protect(); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.stranger(0); err == nil {
+			t.Error("nobody holds the lease, and the write was not refused")
+		}
+		l, claim := acquire(t, begin(t, a, lease.Options{}), lease.Want{})
+		if err := a.stranger(0); err == nil {
+			t.Error("somebody holds the lease, and the write was not refused")
+		}
+		if err := a.presented(t.Context(), claim, 150); err != nil {
+			t.Errorf("the holder: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.presented(t.Context(), claim, 1); !errors.Is(err, fence.ErrRefused) {
+			t.Errorf("the former holder: %v, want a refusal", err)
+		}
+		if got := a.balance(); got != 150 {
 			t.Errorf("balance %d", got)
 		}
 	})
