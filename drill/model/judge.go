@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -19,6 +20,7 @@ type Demand struct {
 	Handover time.Duration `json:"handover"` // the successor is granted within this of the former holder's expiry; 0: not asked
 	After    What          `json:"after"`    // what Handover counts from instead of the expiry
 	Overran  bool          `json:"overran"`  // each former holder worked on after its expiry
+	Told     string        `json:"told"`     // part of what each refused late write must have been told; empty: anything
 }
 
 // Verdict is the judgement over a history. The zero value is "not ok".
@@ -173,18 +175,20 @@ func judgeWrites(v *Verdict, h History, round int) map[string]bool {
 	return stale
 }
 
-// lowest is the lowest token that the history shows: the first owner's. The others are successors.
+// lowest is the lowest token that the history shows: the first owner's. The others are successors. Token 0 is of a writer without any claim, who
+// is nobody's owner.
 func (h History) lowest() fence.Token {
 	var lowest fence.Token
-	for _, w := range h.Writes {
-		if lowest == 0 || w.Token < lowest {
-			lowest = w.Token
+	take := func(token fence.Token) {
+		if token > 0 && (lowest == 0 || token < lowest) {
+			lowest = token
 		}
 	}
+	for _, w := range h.Writes {
+		take(w.Token)
+	}
 	for _, a := range h.Answers {
-		if lowest == 0 || a.Token < lowest {
-			lowest = a.Token
-		}
+		take(a.Token)
 	}
 	return lowest
 }
@@ -227,6 +231,9 @@ func judgeAnswers(v *Verdict, h History, stale map[string]bool, d Demand, round 
 			if !a.Accepted {
 				v.RefusedStale++
 				v.Why = a.Why
+				if !strings.Contains(a.Why, d.Told) {
+					v.problem("round %d: the late write %q was told %q, want %q", round, a.Element, a.Why, d.Told)
+				}
 			}
 		}
 	}

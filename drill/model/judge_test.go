@@ -303,3 +303,39 @@ func TestWorkThatOutlastsItsLease(t *testing.T) {
 		}
 	}
 }
+
+// TestWritersWithoutAClaim: they are nobody's owners, whatever they write is late once somebody holds, and a refusal must say what it is demanded to.
+func TestWritersWithoutAClaim(t *testing.T) {
+	given := func(fenced bool) (History, Demand) {
+		h := sound(2, fenced)
+		for i := range h.Writes {
+			if h.Writes[i].Element == "a-2" {
+				h.Writes[i].Token, h.Writes[i].Writer = 0, "F"
+			}
+		}
+		for i := range h.Answers {
+			if h.Answers[i].Late {
+				h.Answers[i].Token, h.Answers[i].Writer, h.Answers[i].Why = 0, "F", "TN013: not presented"
+			}
+		}
+		d := demand(2, fenced)
+		d.Told = "TN013"
+		return h, d
+	}
+	h, d := given(true)
+	if v := Judge(h, d); !v.OK || v.RefusedStale != 2 || v.SuccessorWrites != 2 {
+		t.Errorf("refused: %+v", v)
+	}
+	lateOf(&h, 2).Why = "23505: duplicate key"
+	if v := Judge(h, d); v.OK || !strings.Contains(strings.Join(v.Problems, "\n"), "want \"TN013\"") {
+		t.Errorf("refused for another reason: %+v", v)
+	}
+	h, d = given(false)
+	if v := Judge(h, d); !v.OK || v.AcceptedStale != 2 || v.LostUpdates != 2 || v.SuccessorWrites != 2 {
+		t.Errorf("accepted: %+v", v)
+	}
+	d.Fenced = true
+	if v := Judge(h, d); v.OK {
+		t.Errorf("accepted although the table was protected: %+v", v)
+	}
+}
