@@ -26,6 +26,9 @@ func (r *resource) history(ctx context.Context) (model.History, error) {
 	if r.objects != nil && err == nil {
 		h.Content, err = r.objects.content(ctx, r.run)
 	}
+	if r.files != nil && err == nil {
+		h.Content, err = r.files.content(ctx)
+	}
 	return h, err
 }
 

@@ -22,6 +22,7 @@ type resource struct {
 	tables
 	run     string
 	objects *objects // that hold the values instead of a table; nil: none
+	files   *files   // the same
 }
 
 // writing is a write on its way to the resource.
@@ -60,6 +61,9 @@ func openResource(at place, run string) (*resource, error) {
 			return nil, errors.Join(err, t.db.Close())
 		}
 	}
+	if at.Folder != "" {
+		r.files = openFiles(at.Folder, run)
+	}
 	return r, nil
 }
 
@@ -89,14 +93,24 @@ func (r *resource) made() string {
 	return "tables " + r.prefix + r.run + r.infix + "*"
 }
 
-// create makes the run's tables.
-func (r *resource) create(ctx context.Context) error { return r.exec(ctx, r.tables.create) }
+// create makes the run's tables, and its folder.
+func (r *resource) create(ctx context.Context) error {
+	if r.files != nil {
+		if err := r.files.create(ctx); err != nil {
+			return err
+		}
+	}
+	return r.exec(ctx, r.tables.create)
+}
 
-// remove drops the run's tables, and deletes its objects.
+// remove drops the run's tables, and deletes its objects or files.
 func (r *resource) remove(ctx context.Context) error {
 	err := r.exec(ctx, r.tables.remove)
 	if r.objects != nil {
 		err = errors.Join(err, r.objects.remove(ctx, namesOf(r.run), func(string) bool { return true }))
+	}
+	if r.files != nil {
+		err = errors.Join(err, r.files.remove())
 	}
 	return err
 }
@@ -113,6 +127,11 @@ func (r *resource) exec(ctx context.Context, text string, args ...any) error {
 func (r *resource) sweep(ctx context.Context, now time.Time) error {
 	if r.objects != nil {
 		if err := r.objects.remove(ctx, objectPrefix, func(key string) bool { return left(key, now) }); err != nil {
+			return err
+		}
+	}
+	if r.files != nil {
+		if err := r.files.sweep(now); err != nil {
 			return err
 		}
 	}
@@ -187,6 +206,9 @@ func (r *resource) tryTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
 func (r *resource) write(ctx context.Context, w writing, allow check) (model.Answer, error) {
 	if r.objects != nil {
 		return r.writeObject(ctx, w, allow != nil)
+	}
+	if r.files != nil {
+		return r.writeFile(ctx, w, allow != nil)
 	}
 	err := r.inTx(ctx, func(tx *sql.Tx) error {
 		if allow != nil {

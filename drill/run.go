@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -21,7 +23,9 @@ type Options struct {
 	Path, URL string
 	Store     string // the store as the report names it
 	// S3 is the URL of a bucket, http://KEY:SECRET@HOST:PORT/BUCKET; without keys they are the environment's. For fence-object alone.
-	S3     string
+	S3 string
+	// Folder is where fence-file makes a folder for its files, absolute; it is removed afterwards. Empty: where the system keeps temporary files.
+	Folder string
 	Rounds int // 1 to MaxRounds; 0: the scenario's own number
 	// Unfenced turns the resource's checks off. The drill is then ok if the damage is seen.
 	Unfenced bool
@@ -87,6 +91,10 @@ func (o *Options) complete() (Scenario, error) {
 		return sc, fmt.Errorf("%w: %s needs a store that several processes share; in memory there is only the story", ErrOption, sc.Name)
 	case (o.S3 != "") != sc.Objects:
 		return sc, fmt.Errorf("%w: a bucket is for fence-object, and fence-object needs one: http://KEY:SECRET@HOST:PORT/BUCKET", ErrOption)
+	case o.Folder != "" && !sc.Files:
+		return sc, fmt.Errorf("%w: a folder is for fence-file", ErrOption)
+	case o.Folder != "" && !filepath.IsAbs(o.Folder):
+		return sc, fmt.Errorf("%w: the folder %q is not absolute", ErrOption, o.Folder)
 	case o.HighWater && (sc.whole != nil || sc.Name == "story"):
 		return sc, fmt.Errorf("%w: %s has its own kind of check", ErrOption, sc.Name)
 	case o.HighWater && (o.Unfenced || o.ThroughAPI):
@@ -112,11 +120,17 @@ func (o *Options) complete() (Scenario, error) {
 		}
 		o.Store += ", objects in " + bucket
 	}
+	if sc.Files {
+		if o.Folder == "" {
+			o.Folder = os.TempDir()
+		}
+		o.Store += ", files in " + o.Folder
+	}
 	return sc, nil
 }
 
 // place is where the store is.
-func (o Options) place() place { return place{Path: o.Path, URL: o.URL, S3: o.S3} }
+func (o Options) place() place { return place{Path: o.Path, URL: o.URL, S3: o.S3, Folder: o.Folder} }
 
 // conductor plays one run.
 type conductor struct {

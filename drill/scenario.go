@@ -21,6 +21,8 @@ type Scenario struct {
 	PostgresOnly bool
 	// Objects: its resource is objects in an S3-like store, which it is told of beside the store of leases.
 	Objects bool
+	// Files: its resource is files in a folder, which it may be told of.
+	Files bool
 
 	ttl, margin time.Duration
 	atOnce      int // rounds that are played at the same time
@@ -99,6 +101,10 @@ func Scenarios() []Scenario {
 			Summary:  "a holder is stopped between its look at an object and its PUT",
 			Shows:    "The resource is an object in the S3-like store that --s3 names, written through the library (fence/object). The holder has looked at the object, found its own mark there, and is stopped by SIGSTOP when its conditional PUT is about to be sent. A successor is granted, enters, reads and writes; the holder goes on and sends the PUT without asking again. The store refuses it, because the object is not the one that it looked at, and a second look shows the newer mark. Before anything else the drill makes sure that the store keeps the conditions of a PUT.",
 			Unfenced: "Both write by plain PUTs, as any client of S3 does. The late PUT replaces what the successor wrote, and nobody is told."},
+		{Name: "fence-file", Rounds: 10, Files: true, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, needsStop: true, unguarded: guardNone, play: playPause, whole: fenceFile,
+			Summary:  "a holder is stopped between its last check and its write of a file",
+			Shows:    "The resource is a file in the folder that --folder names, guarded by the library (fence/file): a side file has the lock and the mark. The holder enters and reads the file, asks its lease once more, is told that it holds, and is stopped by SIGSTOP before its write. A successor is granted, enters, reads and writes; the holder goes on and sends its write without asking again. The mark refuses it. Before anything else the drill makes sure that the file system has locks that can be relied on.",
+			Unfenced: "Both write the file beside its place and rename it there, as careful programs do. The late one replaces what the successor wrote, and nobody is told."},
 		{Name: "failover", Rounds: 1, OwnServers: true, unguarded: guardMark, whole: failover,
 			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
 			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",

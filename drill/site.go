@@ -14,6 +14,8 @@ type place struct {
 	Path string `json:"path,omitempty"` // of a SQLite database
 	URL  string `json:"url,omitempty"`  // of a PostgreSQL database
 	S3   string `json:"s3,omitempty"`   // of a bucket, where the resource is objects; its log is in the database all the same
+	// Folder is where a run makes a folder of its own, where the resource is files; their log is in the database too.
+	Folder string `json:"folder,omitempty"`
 }
 
 // authority is a store that a drill is played on.

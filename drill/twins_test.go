@@ -23,6 +23,8 @@ func twins() map[string]func(*worker) {
 		"apart": apartTwin,
 		// The same with an object: its mark is looked at, and the PUT has no condition.
 		"object-apart": objectApartTwin,
+		// The same with a file: its mark is raised, and the write goes past it.
+		"file-apart": fileApartTwin,
 		// The resource takes the owner label for proof.
 		"label": func(w *worker) { w.allow = w.sameOwner },
 		// A refused write is there all the same.

@@ -231,6 +231,9 @@ func (w *worker) read(ctx context.Context) (reply, error) {
 	if w.res.objects != nil {
 		return w.readObject(ctx)
 	}
+	if w.res.files != nil {
+		return w.readFile(ctx)
+	}
 	if w.Guard == guardMark && w.allow != nil && w.claim.Token > 0 { // whoever reads to write enters first
 		if err := w.res.inTx(ctx, func(tx *sql.Tx) error { return w.allow(ctx, tx, w.claim) }); err != nil {
 			return reply{}, err
