@@ -4,8 +4,9 @@ import "context"
 
 // Bucket is what this package asks of a store of objects. Package s3 below implements it. Implementations are safe for concurrent use.
 type Bucket interface {
-	// Get reads the first limit bytes of the object, and its ETag and size, all three of one and the same write. It returns an error
-	// matching [ErrAbsent] if there is no object; after any other error nothing is known.
+	// Get reads the first limit bytes of the object, and its ETag and size, all three of one and the same write, and sees every
+	// write that was answered before it was called: it asks the store itself, no cache and no replica. It returns an error matching [ErrAbsent] if there is
+	// no object; after any other error nothing is known.
 	Get(ctx context.Context, key string, limit int64) (Found, error)
 
 	// PutIf replaces the object by body in one atomic step, if its ETag is still etag; with "" it makes the object, if there is none.

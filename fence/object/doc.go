@@ -23,6 +23,9 @@
 //
 // # What holds, and what does not
 //
+// The store must keep the conditions of a PUT atomically with the write, and its reads must see what was written before: Amazon's does both
+// (the first since 2024, the second since 2020). Replicas of a bucket in other places are other resources.
+//
 // It is the high-water rule with its limits: it notices no expiry, and a former holder is accepted until its successor has touched the
 // object. Who reads before writing uses [Update], or [Enter]s first.
 //

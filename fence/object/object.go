@@ -45,13 +45,14 @@ func Get(ctx context.Context, b Bucket, key string) (Object, error) {
 // [ErrRejected] or [ErrBusy]. After all of these, and after an error of reading, nothing was written. A [*UnknownError] means that it may have been: repeating the
 // call under the same claim is safe. If the first has been applied, and nothing else was written since, the second writes nothing.
 //
-// Holders with equal tokens are not kept apart: of two Puts under one claim the later one stands. Put is safe for concurrent use.
+// Holders with equal tokens are not kept apart: of two Puts under one claim the later one stands. Put is safe for concurrent use. Some
+// thirty calls that write one object at the same time can make each other fail with [ErrBusy].
 func Put(ctx context.Context, b Bucket, key string, claim fence.Claim, content []byte) error {
 	return sound(b).put(ctx, key, claim, content)
 }
 
 // Update replaces the content by what fn makes of it, in one atomic step: nobody writes in between. old is nil if there is no object, and
-// not nil if there is an empty one. fn must not change old, and is called again each time that somebody else was faster,
+// not nil if there is an empty one; what fn returns is the content, and nil an empty one. fn must not change old, and is called again each time that somebody else was faster,
 // at most 32 times in all; an error of fn is returned as it is, and nothing is written. Update needs no [Enter].
 //
 // Errors are as for [Put]. After a [*UnknownError] what fn made may be there: whoever calls Update again must see it in old, say by an id of the
