@@ -27,19 +27,23 @@ tenure_operator (also revokes and prunes) and tenure_owner (owns the schema, rai
 The role that migrates is a superuser, or has CREATEROLE and CREATE on the database; one that has not is told what an
 administrator must run once. --grant ROLE makes ROLE a member of tenure_user, and may be repeated.
 
+--fence-only installs the fence half alone: marks and protected tables (tenure protect), for a database whose resources are
+guarded by leases of an authority elsewhere. No store works on it.
+
 --print prints SQL for psql, Rails, Alembic or Flyway and touches nothing: that of PostgreSQL if the store is named by a
 postgres:// URL, which need not lead anywhere, else that of SQLite.
 
 --down --yes drops the schema from a PostgreSQL database with every session, lease, token and mark in it, and with all
 that depends on it. Holders are not told. The roles stay, because other databases of the cluster may use them.
 
-JSON: {"store", "authority", "schema": version, "from": the version before, 0 if there was none (PostgreSQL)}.`
+JSON: {"store", "authority" (not of the fence half), "schema": version, "from": the version before, 0 if there was none (PostgreSQL)}.`
 
 // migrateFlags is the command line of `tenure migrate`.
 type migrateFlags struct {
 	url                            string
 	grant                          []string
 	adopt, show, down, yes, asJSON bool
+	fenceOnly                      bool
 }
 
 func (a *app) migrateCommand() *cobra.Command {
@@ -67,6 +71,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.url, "database-url", "", "`URL` of a PostgreSQL database, instead of --store")
 	cmd.Flags().StringArrayVar(&f.grant, "grant", nil, "make `ROLE` a member of tenure_user (PostgreSQL; may be repeated)")
+	cmd.Flags().BoolVar(&f.fenceOnly, "fence-only", false, "install what protects tables under another authority's leases, and no store (PostgreSQL)")
 	cmd.Flags().BoolVar(&f.adopt, "adopt", false, "install beside the tables of an application (SQLite)")
 	cmd.Flags().BoolVar(&f.show, "print", false, "print the SQL of the newest schema and touch nothing")
 	cmd.Flags().BoolVar(&f.down, "down", false, "drop the schema and all that is in it (PostgreSQL)")
@@ -97,8 +102,8 @@ func (f migrateFlags) locate(a *app) (location, error) {
 	switch {
 	case l.postgres && f.adopt:
 		return l, usagef("--adopt is for a file of SQLite; on PostgreSQL Tenure has a schema of its own")
-	case !l.postgres && (len(f.grant) > 0 || f.down || f.yes):
-		return l, usagef("--grant, --down and --yes are for PostgreSQL: name it by --database-url. A store in a file is removed with its file")
+	case !l.postgres && (len(f.grant) > 0 || f.down || f.yes || f.fenceOnly):
+		return l, usagef("--grant, --fence-only, --down and --yes are for PostgreSQL: name it by --database-url. A store in a file is removed with its file")
 	case f.yes && !f.down:
 		return l, usagef("--yes goes with --down")
 	case f.down && (f.show || len(f.grant) > 0):
@@ -123,6 +128,8 @@ func (a *app) migrateSQLite(ctx context.Context, f migrateFlags) error {
 
 func (a *app) migratePostgres(ctx context.Context, l location, f migrateFlags) error {
 	switch {
+	case f.show && f.fenceOnly:
+		return a.print(postgres.FenceScript(f.grant...))
 	case f.show:
 		return a.print(postgres.Script(f.grant...))
 	case f.down:
@@ -130,7 +137,7 @@ func (a *app) migratePostgres(ctx context.Context, l location, f migrateFlags) e
 	}
 	var m postgres.Migrated
 	err := onConnection(ctx, l, func(conn *pgx.Conn) (err error) {
-		m, err = postgres.Migrate(ctx, conn, postgres.MigrateOptions{Grant: f.grant})
+		m, err = postgres.Migrate(ctx, conn, postgres.MigrateOptions{Grant: f.grant, FenceOnly: f.fenceOnly})
 		return err
 	})
 	if err != nil {
@@ -158,7 +165,7 @@ func (a *app) sayMigrated(f migrateFlags, l location, authority fence.ID, versio
 	if f.asJSON {
 		return a.printJSON(struct {
 			Store     string   `json:"store"`
-			Authority fence.ID `json:"authority"`
+			Authority fence.ID `json:"authority,omitzero"`
 			Schema    int      `json:"schema"`
 			From      *int     `json:"from,omitempty"`
 		}{l.shown, authority, version, from})
@@ -172,6 +179,9 @@ func (a *app) sayMigrated(f migrateFlags, l location, authority fence.ID, versio
 		done = fmt.Sprintf("brought up from %d", *from)
 	}
 	text := fmt.Sprintf("%s: authority %s, schema %d, %s\n", l.shown, authority, version, done)
+	if f.fenceOnly {
+		text = fmt.Sprintf("%s: fence half, schema %d, %s\n", l.shown, version, done)
+	}
 	if len(f.grant) > 0 {
 		var roles []string
 		for _, role := range f.grant {

@@ -67,6 +67,8 @@ func (a *app) commands() []*cobra.Command {
 		a.migrateCommand(),
 		a.epochCommand(),
 		a.authorityCommand(),
+		a.protectCommand(),
+		a.upstreamCommand(),
 		a.drillCommand(),
 		a.versionCommand(),
 	}

@@ -180,3 +180,13 @@ func protectError(err error) error {
 	}
 	return FenceError(fence.Claim{}, err)
 }
+
+// ProtectionGaps says what the triggers of a protected table do not stop, for whoever lists protections.
+func ProtectionGaps() []string {
+	return []string{
+		"the owner of the table and superusers: DROP TABLE, DROP or DISABLE TRIGGER, ALTER TABLE, CREATE OR REPLACE of the guard's function",
+		"sessions with session_replication_role = replica, and the workers of logical replication, unless it was protected with --always",
+		"what is in a table before it is attached as a partition, or made to inherit; partitions that are made later, while there is no event trigger (a superuser's --apply makes it)",
+		"a function of the name expression that is declared IMMUTABLE and is not",
+	}
+}
