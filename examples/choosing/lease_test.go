@@ -278,6 +278,9 @@ func TestLeaseOfADeadOrStoppedHolderExpires(t *testing.T) {
 				strike(holder)
 				asked := time.Now()
 				left := refused(t, successor, how)
+				if left > j.TTL {
+					t.Errorf("held for %v more, the TTL is %v", left, j.TTL)
+				}
 				_, claim := acquire(t, successor, lease.Want{})
 				if took := time.Since(asked); took < left*99/100 {
 					t.Errorf("granted after %v, the holder had %v", took, left)
