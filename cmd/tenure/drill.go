@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -89,7 +90,7 @@ func (a *app) drillListCommand() *cobra.Command {
 type drillFlags struct {
 	rounds                                  int
 	unfenced, throughAPI, highWater, asJSON bool
-	s3                                      string
+	s3, folder                              string
 }
 
 func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
@@ -105,6 +106,9 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 		example = "  export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=...\n" +
 			"  tenure drill %[1]s --store sqlite: --s3 http://127.0.0.1:7070/bucket\n" +
 			"  tenure drill %[1]s --store postgres://app@127.0.0.1/shop --s3 https://s3.example.com/bucket --unfenced --json"
+	}
+	if s.Files {
+		example += "\n  tenure drill %[1]s --store sqlite: --folder /srv/data"
 	}
 	if s.Name == "pause" {
 		example += "\n  tenure drill %[1]s --store sqlite: --through-api"
@@ -132,7 +136,10 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 			"and AWS_SECRET_ACCESS_KEY, or KEY:SECRET@ in the URL. An argument is visible to other users of\n"+
 			"the machine, the environment is not. Never printed")
 	}
-	if !s.OwnServers && !s.PostgresOnly && !s.Objects && s.Name != "story" {
+	if s.Files {
+		cmd.Flags().StringVar(&f.folder, "folder", "", "where a folder for the files is made, and removed afterwards; default: where the system\nkeeps temporary files")
+	}
+	if !s.OwnServers && !s.PostgresOnly && !s.Objects && !s.Files && s.Name != "story" {
 		cmd.Flags().BoolVar(&f.highWater, "high-water", false, "the resource checks its high-water mark, not the authority's rows")
 	}
 	if s.Name == "pause" {
@@ -160,6 +167,13 @@ func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 		if o.S3 == "" {
 			return usagef("drill %s needs a bucket: --s3 http://HOST:PORT/BUCKET, or TENURE_S3", s.Name)
 		}
+	}
+	if f.folder != "" {
+		folder, err := filepath.Abs(f.folder)
+		if err != nil {
+			return usagef("--folder: %v", err)
+		}
+		o.Folder = folder
 	}
 	self, err := os.Executable()
 	if err != nil {

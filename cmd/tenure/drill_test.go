@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,6 +85,7 @@ func TestDrillUsage(t *testing.T) {
 		{"drill", "failover", "--store", "postgres://app@127.0.0.1/shop"}, {"drill", "pause-in-transaction"}, {"drill", "story", "--high-water"},
 		{"drill", "pause-in-transaction", "--store", "memory:"}, {"drill", "pause", "--high-water", "--unfenced"},
 		{"drill", "fence-object"}, {"drill", "fence-object", "--s3", "127.0.0.1:7070"}, {"drill", "pause", "--s3", "http://127.0.0.1:7070/bucket"},
+		{"drill", "pause", "--folder", "."}, {"drill", "fence-file", "--high-water"}, {"drill", "fence-file", "--store", "memory:"},
 	} {
 		if got := w.do(args...); got.code != exitUsage || !strings.HasPrefix(got.last(), "tenure: ") || got.stdout != "" {
 			t.Errorf("%q: exit %d, %q\n%s", args, got.code, got.stdout, got.stderr)
@@ -124,6 +126,22 @@ func TestDrillOfObjects(t *testing.T) {
 		t.Errorf("with a wrong key: exit %d\n%s", got.code, got.stderr)
 	}
 	quiet(got)
+}
+
+// TestDrillOfFiles: in the folder that is named, and nothing of it stays.
+func TestDrillOfFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	folder := t.TempDir()
+	for _, unfenced := range []bool{false, true} {
+		got, r := drillReport(t, w, "fence-file", "--rounds", "2", "--json", "--folder", folder, "--unfenced="+strconv.FormatBool(unfenced))
+		if got.code != 0 || r.LateWritesSent != 2 || (r.AcceptedStale == 2) != unfenced || (r.LostUpdates == 0) == unfenced || !strings.HasSuffix(r.Store, "files in "+folder) {
+			t.Errorf("unfenced %v: exit %d, %+v\n%s", unfenced, got.code, r, got.stderr)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
 }
 
 // TestDrillOnPostgres: the same drills there, and nobody prints the password.
