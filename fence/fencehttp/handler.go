@@ -62,7 +62,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	switch {
 	case served && err != nil: // the handler returns none: it is the check's, which could not keep successors out to the end
-		d.o.Log.WarnContext(r.Context(), "a request outlived its lease; its successor may have been let in before it ended", "resource", call.Resource, "error", err)
+		d.o.Log.WarnContext(r.Context(), "a request was served, and its check could not cover it to the end; a successor may have been let in before", "resource", call.Resource, "error", err)
 	case err != nil:
 		d.refuse(w, r, call, err)
 	}
