@@ -8,6 +8,9 @@
 // [Store.Fenced] runs a function in a transaction in which the claim holds (strict). [Verify], [Enter] and
 // [Admit] do the same checks in a transaction of the caller's own.
 //
+// [Protect] makes a table that no program writes without the claim to the row's lease, also code that has never heard of leases: triggers in
+// the file refuse it. Whoever holds the lease hands its claim to them by [Present].
+//
 // Authority time is the kernel's boot clock plus an anchor in the file: steps of the wall clock change nothing
 // while one boot lasts. Only os.Stat ever touches the database and its -wal and -shm files: opening and
 // closing them by other means in a process drops SQLite's locks. For the same reason no second SQLite library

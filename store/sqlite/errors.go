@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"syscall"
 
 	"github.com/tenure-go/tenure/fence"
@@ -63,6 +64,25 @@ func (e *FileError) Is(target error) bool { return target == e.Kind }
 
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
+
+// RowError matches [fence.ErrRefused]: a protected table refused to have a row written, and the whole statement was undone. It holds a
+// [*fence.RefusedError] for [errors.As]; which row it was, and so which token was needed, a trigger of SQLite's cannot say.
+type RowError struct {
+	Table string // as it was called when it was protected
+	Name  string // the expression that names the row's lease
+	Why   string // and what to do
+	Err   error  // the driver's
+}
+
+// Error is the trigger's own text, which other programs see as well.
+func (e *RowError) Error() string {
+	return refusalPrefix + strconv.Quote(e.Table) + ", written under the lease " + strconv.Quote(e.Name) + ": " + e.Why
+}
+
+// Unwrap returns the refusal as package fence knows it, and the driver's error.
+func (e *RowError) Unwrap() []error {
+	return []error{&fence.RefusedError{Resource: e.Table, Why: fence.NotGranted}, e.Err}
+}
 
 // resultCode is SQLite's primary result code, or 0 for an error that is not SQLite's.
 func resultCode(err error) int {

@@ -2,11 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -16,16 +14,22 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// maxPresent bounds the claims of one call.
-const maxPresent = 4096
+const (
+	maxPresent = 4096 // claims in one call
+	// maxAtOnce is how many claims may be presented before it is known that there was no wait. With more the lock is taken first.
+	maxAtOnce = 16
+)
 
 const (
+	// Each claim of the list is one text, see listed: taking JSON apart further would cost more than the look-ups.
 	presentStatement = `INSERT OR REPLACE INTO tenure_presented (name, acquisition, token, mark)
 		SELECT l.name, l.acquisition, l.token, a.mark FROM tenure_authority a CROSS JOIN pragma_foreign_keys f CROSS JOIN json_each(?1) j
-		CROSS JOIN tenure_lease l ON l.name = json_extract(j.value, '$[0]') CROSS JOIN tenure_session s ON s.id = l.session
-		WHERE f.foreign_keys = 1 AND a.boot_id = ?3 AND a.mark <= a.anchor + ?2 AND hex(a.id) = json_extract(j.value, '$[3]')
-			AND hex(l.acquisition) = json_extract(j.value, '$[1]') AND l.token = json_extract(j.value, '$[2]') AND l.over = 0
+		CROSS JOIN tenure_lease l ON l.name = substr(j.value, 52) CROSS JOIN tenure_session s ON s.id = l.session
+		WHERE f.foreign_keys = 1 AND a.id = ?4 AND a.boot_id = ?3 AND a.mark <= a.anchor + ?2
+			AND substr(j.value, 1, 51) = hex(l.acquisition) || printf('%019d', l.token) AND l.over = 0
 			AND (l.hold_end = 0 OR l.hold_end > a.anchor + ?2) AND s.ended = 0 AND s.since < l.token AND s.expiry > a.anchor + ?2`
+	// lockStatement changes nothing and takes the writer lock.
+	lockStatement = `UPDATE tenure_authority SET one = one WHERE one = 0`
 	doneStatement = `DELETE FROM tenure_presented`
 )
 
@@ -68,27 +72,59 @@ func Done(ctx context.Context, tx DBTX) error {
 	return nil
 }
 
+// listed is a claim as presentStatement reads it: 32 digits, 19 digits, and the name.
+func listed(c fence.Claim) string {
+	return fmt.Sprintf("%X%019d%s", c.Acquisition[:], int64(c.Token), c.Name)
+}
+
 func present(ctx context.Context, tx DBTX, claims []fence.Claim, now clock.Source, bootID string) error {
-	list := make([][4]any, len(claims))
+	list := make([]string, len(claims))
 	for i, c := range claims {
 		if err := c.Check(); err != nil {
 			return err
 		}
-		list[i] = [4]any{c.Name, upperHex(c.Acquisition), int64(c.Token), upperHex(c.Authority)}
+		list[i] = listed(c)
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}
-	before := now()
-	n, err := insertPresented(ctx, tx, string(text), before, bootID)
-	if err != nil {
-		return err
+	insert := func(at time.Duration) (int, error) {
+		result, err := tx.ExecContext(ctx, presentStatement, string(text), int64(at), bootID, claims[0].Authority[:])
+		if err != nil {
+			return 0, presentError(ctx, tx, err)
+		}
+		n, err := result.RowsAffected()
+		return int(n), err
 	}
-	if n == len(claims) && now()-before < verifyAtOnce {
-		return nil
+	if len(claims) <= maxAtOnce {
+		before := now()
+		n, err := insert(before)
+		if err != nil || n == len(claims) && now()-before < verifyAtOnce && sameAuthority(claims) {
+			return err
+		}
+	} else if _, err := tx.ExecContext(ctx, lockStatement); err != nil {
+		return fmt.Errorf("present: %w", err)
 	}
 	// It waited for the lock, or something is out of the common: the clock is read again, under the lock.
+	if n, err := insert(now()); err != nil || n == len(claims) && sameAuthority(claims) {
+		return err
+	}
+	// Something is refused. A caller that does not roll back, as it must, shall have nothing presented.
+	return errors.Join(whyNotPresented(ctx, tx, claims, now, bootID), Done(ctx, tx))
+}
+
+func sameAuthority(claims []fence.Claim) bool {
+	for _, c := range claims {
+		if c.Authority != claims[0].Authority {
+			return false
+		}
+	}
+	return true
+}
+
+// whyNotPresented is the error for claims that were not all presented.
+func whyNotPresented(ctx context.Context, tx DBTX, claims []fence.Claim, now clock.Source, bootID string) error {
 	if err := checkEnforced(ctx, tx); err != nil {
 		return err
 	}
@@ -97,25 +133,7 @@ func present(ctx context.Context, tx DBTX, claims []fence.Claim, now clock.Sourc
 			return err
 		}
 	}
-	if n == len(claims) {
-		return nil
-	}
-	// They hold, but not by the clock as it was read before the wait.
-	if n, err = insertPresented(ctx, tx, string(text), now(), bootID); err == nil && n != len(claims) {
-		err = &lease.UnavailableError{Op: "present", Err: fmt.Errorf("%d of %d claims held at this moment; roll back and begin again", n, len(claims))}
-	}
-	return err
-}
-
-func upperHex(id fence.ID) string { return strings.ToUpper(hex.EncodeToString(id[:])) }
-
-func insertPresented(ctx context.Context, tx DBTX, list string, now time.Duration, bootID string) (int, error) {
-	result, err := tx.ExecContext(ctx, presentStatement, list, int64(now), bootID)
-	if err != nil {
-		return 0, presentError(ctx, tx, err)
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	return &lease.UnavailableError{Op: "present", Err: errors.New("the claims hold at this moment, and did not when they were presented; roll back and begin again")}
 }
 
 // presentError explains what is no fault of the claims: a file that no store of this version has opened, or a handle that is no transaction.

@@ -258,7 +258,7 @@ func tryName(ctx context.Context, tx DBTX, t table, name string) error {
 		for _, statement := range []string{
 			"CREATE TEMP TABLE tenure_shape AS SELECT * FROM main." + quote(t.Name) + " LIMIT 0",
 			"INSERT INTO temp.tenure_shape DEFAULT VALUES",
-			"CREATE INDEX temp.tenure_shape_name ON tenure_shape ((" + name + "))",
+			"CREATE INDEX temp.tenure_shape_name ON tenure_shape ((" + name + ") || '')", // a text alone would be taken for a column
 		} {
 			if _, err := tx.ExecContext(ctx, statement); err != nil {
 				return err

@@ -89,7 +89,7 @@ func (g *guarded) foreign(statement string) error {
 // content is every row of the table, as one text.
 func (g *guarded) content(table string) string {
 	g.t.Helper()
-	rows, err := g.stranger.QueryContext(g.t.Context(), `SELECT * FROM `+quote(table)+` ORDER BY 1, 2`)
+	rows, err := g.stranger.QueryContext(g.t.Context(), `SELECT * FROM `+quote(table)+` ORDER BY 1`)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ func roles() map[string]func(context.Context, *stage) error {
 		"churn":     playChurn,
 		"claimers":  playClaimers,
 		"historian": playHistorian,
+		"presenter": playPresenter,
 	}
 	maps.Copy(all, systemRoles())
 	return all

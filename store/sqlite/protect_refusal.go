@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tenure-go/tenure/fence"
-
 	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 )
@@ -26,25 +24,6 @@ const refusalPrefix = "tenure: refused a row of "
 // be opened by an older library at all. So it names the expression, not the row's own name.
 func (g guard) refusal(why string) string {
 	return literal(refusalPrefix + strconv.Quote(g.table.Name) + ", written under the lease " + strconv.Quote(g.name) + ": " + why)
-}
-
-// RowError matches [fence.ErrRefused]: a protected table refused to have a row written, and the whole statement was undone. It holds a
-// [*fence.RefusedError] for [errors.As]; which row it was, and so which token was needed, a trigger of SQLite's cannot say.
-type RowError struct {
-	Table string // as it was called when it was protected
-	Name  string // the expression that names the row's lease
-	Why   string // and what to do
-	Err   error  // the driver's
-}
-
-// Error is the trigger's own text, which other programs see as well.
-func (e *RowError) Error() string {
-	return refusalPrefix + strconv.Quote(e.Table) + ", written under the lease " + strconv.Quote(e.Name) + ": " + e.Why
-}
-
-// Unwrap returns the refusal as package fence knows it, and the driver's error.
-func (e *RowError) Unwrap() []error {
-	return []error{&fence.RefusedError{Resource: e.Table, Why: fence.NotGranted}, e.Err}
 }
 
 // FenceError turns the refusal of a protected table, in a driver's error of any statement or row, into a [*RowError], and returns every other
