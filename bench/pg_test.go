@@ -30,6 +30,7 @@ func TestPostgreSQL(t *testing.T) {
 		{"the log is counted", testLogIsCounted},
 		{"a renewal's lease rows are seen", testRenewalCountSeesLeaseRows},
 		{"every fenced side checks", testEverySideOfPGFencedChecks},
+		{"only protected tables refuse", testOnlyProtectedTablesRefuse},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, side) })
 	}

@@ -173,7 +173,7 @@ func runPGFenced(ctx context.Context, p *plan, r *report.Report) (err error) {
 	found := map[string]map[int][]float64{}
 	err = p.eachRound(ctx, func(int) error {
 		for _, g := range goroutines {
-			took, err := f.takeTurns(ctx, g, 3*p.cell)
+			took, err := takeTurns(ctx, f.rows(), g, pgFencedBlock, 3*p.cell)
 			if err != nil {
 				return err
 			}
@@ -258,10 +258,9 @@ func (f *pgFencedSide) rows() []fencedRow {
 	}})
 }
 
-// takeTurns runs every side for a block of transactions by each goroutine, again and again until d has passed, and returns how long each
+// takeTurns runs every row for a block of transactions by each goroutine, again and again until d has passed, and returns how long each
 // transaction took in microseconds. Every second time the order is turned round.
-func (f *pgFencedSide) takeTurns(ctx context.Context, goroutines int, d time.Duration) (map[string][]float64, error) {
-	rows := f.rows()
+func takeTurns(ctx context.Context, rows []fencedRow, goroutines, block int, d time.Duration) (map[string][]float64, error) {
 	took := map[string][]float64{}
 	for end := time.Now().Add(d); time.Now().Before(end); slices.Reverse(rows) {
 		for _, row := range rows {
@@ -269,7 +268,7 @@ func (f *pgFencedSide) takeTurns(ctx context.Context, goroutines int, d time.Dur
 			var wg sync.WaitGroup
 			for g := range goroutines {
 				wg.Go(func() {
-					for range pgFencedBlock {
+					for range block {
 						start := time.Now()
 						if errs[g] = row.run(ctx, g); errs[g] != nil {
 							return

@@ -28,6 +28,7 @@ func benchmarks() []benchmark {
 		{"pg-losing", "PostgreSQL: attempts that lose", runPGLosing},
 		{"pg-renewal", "PostgreSQL: renewal of a session that holds 50,000 leases", runPGRenewal},
 		{"pg-fenced", "PostgreSQL: fenced against unfenced writes", runPGFenced},
+		{"pg-protect", "PostgreSQL: writes to protected and to unprotected tables", runPGProtect},
 		{"pg-expiry", "PostgreSQL: 100,000 leases that expire within a second", runPGExpiry},
 		{"pg-slow", "PostgreSQL: a disk that is 2 ms slower", runPGSlow},
 		{"pg-profile", "PostgreSQL: where the time of a cycle goes", runPGProfile},
