@@ -70,10 +70,7 @@ func (f *files) sweep(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	form, err := regexp.Compile(`^` + folderPrefix + `([0-9a-f]{8})[0-9a-f]{8}$`)
-	if err != nil {
-		return err
-	}
+	form := regexp.MustCompile(`^` + folderPrefix + `([0-9a-f]{8})[0-9a-f]{8}$`)
 	swept := 0
 	for _, e := range entries {
 		match := form.FindStringSubmatch(e.Name())

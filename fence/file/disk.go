@@ -18,6 +18,8 @@ type parts struct {
 	unlock func(side *os.File, which int) error
 	// distant names the kind of file system of a folder if its locks are not known to be those of all who can open it.
 	distant func(folder string) (string, error)
+	// mountedAlone reports whether a file, if it exists, is a mount of its own in its folder.
+	mountedAlone func(path, folder string) (bool, error)
 }
 
 // disk is every call that changes what is on the disk, and the one that tells files apart.
@@ -46,7 +48,7 @@ func realParts() parts {
 			remove:     os.Remove,
 			inode:      inodeOf,
 		},
-		admit: fence.Admit, enter: fence.Enter, lock: lockByte, unlock: unlockByte, distant: distant,
+		admit: fence.Admit, enter: fence.Enter, lock: lockByte, unlock: unlockByte, distant: distant, mountedAlone: mountedAlone,
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// MaxSize bounds, in bytes, the content that is read or replaced, and what one Append adds. 0: 64 MiB.
 	MaxSize int64
-	// Mode is of a guarded file and of a side file that are made, whatever the umask. Whoever is to use the file must be able to write
+	// Mode is of a guarded file and of a side file that are made, whatever the umask; nothing on Windows. Whoever is to use the file must be able to write
 	// both, and their folder. 0: 0600. A file that is replaced keeps its own; the side file of an adopted one gets the same owner and mode, and its
 	// owner may write it.
 	Mode os.FileMode
@@ -23,7 +23,8 @@ type Options struct {
 	// the mark begins with the next claim, whichever that is: so set it once, not always.
 	Adopt bool
 	// SharedLocks says that locks on this file system exclude all who can open the file, on every machine, although its kind does not
-	// promise that. That two opens on this machine exclude each other is tried all the same.
+	// promise that. That two opens on this machine exclude each other is tried all the same. A lock that can be lost while its holder runs on, as
+	// that of an NFS client which was cut off from its server for a while, keeps nobody out.
 	SharedLocks bool
 }
 
@@ -150,6 +151,13 @@ func (f *File) trust() error {
 		return fault(ErrNoLocks, "the folder is on "+kind+", where a lock may be known to this machine alone; nothing was changed; "+
 			"use a local file system, or set SharedLocks if the mount's locks are shared by all who use it", nil)
 	}
+	alone, err := f.p.mountedAlone(f.path, f.folder)
+	if err != nil {
+		return err
+	}
+	if alone {
+		return fault(ErrNotPlain, "it is mounted here by itself, so that its side file would not be beside it everywhere; nothing was changed; mount its folder", nil)
+	}
 	err = f.p.syncFolder(f.folder)
 	if lacksSync(err) {
 		return fault(ErrNoSync, "a file that was made or renamed here could be gone after a crash; nothing was changed; use another file system", err)
@@ -158,7 +166,8 @@ func (f *File) trust() error {
 }
 
 // Read returns the content, or nil if there is no file yet. It waits while an operation is under way, and shows none that is
-// half done; like every operation it needs to be able to write the side file. What it returns may be overwritten as soon as it returns: a holder that is
+// half done; like every operation it needs to be able to write the side file. (Of a file that is only ever replaced, any program may read the
+// content by its own means.) What it returns may be overwritten as soon as it returns: a holder that is
 // going to write what it has read calls [File.Enter] or [File.Update].
 //
 // It returns an [*Error] matching [ErrChanged] if another program has changed the content, [ErrTooLarge], [ErrBusy], or one of the kinds that Open can

@@ -244,6 +244,7 @@ func TestUnreliable(t *testing.T) {
 		kind   error
 	}{
 		{"distant", Options{}, distantly, ErrNoLocks},
+		{"mounted by itself", Options{}, func(p *parts) { p.mountedAlone = func(string, string) (bool, error) { return true, nil } }, ErrNotPlain},
 		{"distant, with shared locks", Options{SharedLocks: true}, distantly, nil},
 		{"distant, said to have shared locks", Options{SharedLocks: true}, func(p *parts) { distantly(p); everybody(p) }, ErrNoLocks},
 		{"without locks", Options{}, everybody, ErrNoLocks},

@@ -175,15 +175,12 @@ func (f *File) makeSide() error {
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	like, err := os.Lstat(f.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		like = nil
-	case err != nil:
+	now, file, err := f.observe()
+	if err != nil {
 		return err
-	case !like.Mode().IsRegular():
-		return fault(ErrNotPlain, "it is a "+kindOf(like.Mode())+"; nothing was changed", nil)
-	case !f.o.Adopt:
+	}
+	defer func() { _ = closeIf(file) }() // it was only looked at
+	if now.Exists && !f.o.Adopt {
 		return fault(ErrNoMark, noMark, nil)
 	}
 	side, err := f.p.create(path)
@@ -193,14 +190,22 @@ func (f *File) makeSide() error {
 	if err != nil {
 		return err
 	}
-	if like != nil {
-		if err = resemble(side, like); err == nil {
-			err = side.Chmod(like.Mode()&os.ModePerm | 0o600) // a read-only file can be replaced
-		}
-	} else {
-		err = side.Chmod(f.o.Mode)
+	return errors.Join(f.dress(side, file), side.Close())
+}
+
+// dress gives a new side file its owner and mode: those of the content, if there is any.
+func (f *File) dress(side, like *os.File) error {
+	if like == nil {
+		return side.Chmod(f.o.Mode)
 	}
-	return errors.Join(err, side.Close())
+	info, err := like.Stat()
+	if err == nil {
+		err = resemble(side, info)
+	}
+	if err == nil {
+		err = side.Chmod(info.Mode()&os.ModePerm | 0o600) // a file that nobody may write can be replaced
+	}
+	return err
 }
 
 const noMark = "which tokens it had accepted is not known; nothing was changed; if it was never guarded, open it once with Adopt; " +

@@ -67,14 +67,17 @@ func (r *recorder) into(p *parts) {
 
 // survival is how much of what was not durable is there after all.
 type survival struct {
-	data  string // "none", "all", "half" of each write, or "zeros" in place of it
-	names bool
+	side, data string // of the side file, and of all else: "none", "all", "half" of each write, or "zeros" in place of it
+	names      bool
 }
 
 func survivals() []survival {
 	var all []survival
-	for _, data := range []string{"none", "all", "half", "zeros"} {
-		all = append(all, survival{data, false}, survival{data, true})
+	kinds := []string{"none", "all", "half", "zeros"}
+	for _, side := range kinds {
+		for _, data := range kinds {
+			all = append(all, survival{side, data, false}, survival{side, data, true})
+		}
 	}
 	return all
 }
@@ -89,6 +92,15 @@ type node struct {
 type found struct {
 	data  map[string][]byte
 	inode map[string]uint64
+}
+
+// key tells what was found from what was found otherwise.
+func (f found) key() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(f.data)) {
+		fmt.Fprintf(&b, "%s %d %d %s\n", name, f.inode[name], len(f.data[name]), f.data[name])
+	}
+	return b.String()
 }
 
 // after replays deeds, and returns what is found if the power fails then.
@@ -119,6 +131,9 @@ func after(deeds []deed, s survival) found {
 	f := found{data: map[string][]byte{}, inode: names}
 	for name, number := range names {
 		f.data[name] = nodes[number].with(s.data)
+		if strings.HasSuffix(name, sideSuffix) {
+			f.data[name] = nodes[number].with(s.side)
+		}
 	}
 	return f
 }
@@ -245,6 +260,7 @@ func mustRefuseNow(f *File, token fence.Token) bool {
 func failEverywhere(t *testing.T, deeds []deed, contents []string) error {
 	t.Helper()
 	root, n := t.TempDir(), 0
+	defer func() { t.Logf("%d ways to find the disk", n) }()
 	for end := range len(deeds) + 1 {
 		acknowledged := 0
 		for _, d := range deeds[:end] {
@@ -252,12 +268,19 @@ func failEverywhere(t *testing.T, deeds []deed, contents []string) error {
 				acknowledged++
 			}
 		}
+		seen := map[string]bool{}
 		for _, s := range survivals() {
+			f := after(deeds[:end], s)
+			key := f.key()
+			if seen[key] { // most ways come to the same
+				continue
+			}
+			seen[key] = true
 			n++
 			folder := filepath.Join(root, fmt.Sprint(n))
 			must(t, os.Mkdir(folder, 0o700))
-			if err := judgeFound(after(deeds[:end], s), folder, contents, acknowledged); err != nil {
-				return fmt.Errorf("power failed after call %d (%v), unsynced data survive: %s, names: %v: %w", end, deeds[max(end-1, 0)].kind, s.data, s.names, err)
+			if err := judgeFound(f, folder, contents, acknowledged); err != nil {
+				return fmt.Errorf("power failed after call %d (%v), unsynced data survive: %s, of the side file %s, names: %v: %w", end, deeds[max(end-1, 0)].kind, s.data, s.side, s.names, err)
 			}
 			must(t, os.RemoveAll(folder))
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -143,6 +144,9 @@ func TestStoppedHolder(t *testing.T) {
 	err := f.Replace(short, claim(7), []byte("seven"))
 	if !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), strconv.Itoa(late.Process.Pid)) {
 		t.Errorf("beside a process that is stopped inside: %v", err)
+	}
+	if runtime.GOOS == "linux" && !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("it is not said that it is stopped: %v", err)
 	}
 	must(t, late.Process.Kill())
 	must(t, f.Replace(t.Context(), claim(7), []byte("seven")))

@@ -81,6 +81,25 @@ func distant(folder string) (string, error) {
 	return distantFS(int64(st.Type)), nil //nolint:unconvert // it is an int32 on some platforms
 }
 
+// mountedAlone reports whether a file, if it exists, is a mount of its own in its folder, as containers are given single files.
+func mountedAlone(path, folder string) (bool, error) {
+	var a, b unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &a)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if err := unix.Statx(unix.AT_FDCWD, folder, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &b); err != nil {
+		return false, &os.PathError{Op: "stat", Path: folder, Err: err}
+	}
+	if a.Mask&b.Mask&unix.STATX_MNT_ID != 0 {
+		return a.Mnt_id != b.Mnt_id, nil
+	}
+	return a.Dev_major != b.Dev_major || a.Dev_minor != b.Dev_minor, nil // a kernel before 5.8
+}
+
 // processState says whether pid is stopped or gone, for error texts.
 func processState(pid int) string {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

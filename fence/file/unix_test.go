@@ -32,6 +32,9 @@ func TestLinks(t *testing.T) {
 	second := path + ".second"
 	must(t, os.Link(path, second))
 	openFails(t, "a second name", second, Options{Adopt: true}, ErrNotPlain)
+	if _, err := os.Lstat(second + sideSuffix); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a refused Open leaves a side file: %v", err)
+	}
 	if err := f.Append(t.Context(), claim(7), []byte("x")); !errors.Is(err, ErrNotPlain) {
 		t.Errorf("a second name, while in use: %v", err)
 	}
