@@ -71,6 +71,9 @@ func open(ctx context.Context, path string, o Options, p parts) (*File, error) {
 	}
 	err := f.resolve()
 	if err == nil {
+		if err := checkBase(f.path); err != nil { // where the links led
+			return nil, err
+		}
 		err = f.trust()
 	}
 	if err == nil {
@@ -91,12 +94,10 @@ func open(ctx context.Context, path string, o Options, p parts) (*File, error) {
 }
 
 func (f *File) complete() error {
-	base := filepath.Base(f.path)
+	if err := checkBase(f.path); err != nil {
+		return err
+	}
 	switch {
-	case f.path == "" || base == "." || base == ".." || base == string(filepath.Separator):
-		return &fence.InvalidError{What: "path", Problem: "names no file"}
-	case strings.HasSuffix(base, sideSuffix) || strings.HasSuffix(base, newSuffix):
-		return &fence.InvalidError{What: "path", Problem: "names ending in " + sideSuffix + " or " + newSuffix + " are those of side files"}
 	case f.o.MaxSize < 0:
 		return &fence.InvalidError{What: "MaxSize", Problem: "negative"}
 	case f.o.Mode != 0 && (f.o.Mode&^os.ModePerm != 0 || f.o.Mode&0o600 != 0o600):
@@ -107,6 +108,17 @@ func (f *File) complete() error {
 	}
 	if f.o.Mode == 0 {
 		f.o.Mode = 0o600
+	}
+	return nil
+}
+
+func checkBase(path string) error {
+	base := filepath.Base(path)
+	switch {
+	case path == "" || base == "." || base == ".." || base == string(filepath.Separator):
+		return &fence.InvalidError{What: "path", Problem: "names no file"}
+	case strings.HasSuffix(base, sideSuffix) || strings.HasSuffix(base, newSuffix):
+		return &fence.InvalidError{What: "path", Problem: "names ending in " + sideSuffix + " or " + newSuffix + " are those of side files"}
 	}
 	return nil
 }

@@ -141,6 +141,13 @@ func (o orders) do(ctx context.Context, f *File) error {
 			}
 		}
 		return nil
+	case "append-acknowledged": // for ever, and says so after each
+		for i := 0; ; i++ {
+			if err := f.Append(ctx, c, fmt.Appendf(nil, "%s %d\n", o.Data, i)); err != nil {
+				return err
+			}
+			fmt.Println(i)
+		}
 	case "pause-append": // the last look is over, and then time passes
 		stopSelf()
 		return f.Append(ctx, c, []byte(o.Data))

@@ -3,15 +3,18 @@
 package file
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -226,5 +229,57 @@ func TestFull(t *testing.T) {
 			t.Errorf("%s leaves its new content: %v", op, err)
 		}
 		must(t, f.Append(t.Context(), claim(7), []byte("z")))
+	}
+}
+
+// TestKilledAmidOthers: of processes that append side by side and are killed at moments of chance, every acknowledged line is there once,
+// in order, and of each at most one that was not acknowledged.
+func TestKilledAmidOthers(t *testing.T) {
+	t.Parallel()
+	path := fresh(t)
+	mustOpen(t, path, Options{})
+	const generations, writers = 5, 2
+	acknowledged := map[string]int{}
+	for g := range generations {
+		names := make([]string, writers)
+		counts := make([]int, writers)
+		var all sync.WaitGroup
+		for w := range writers {
+			names[w] = fmt.Sprintf("%d-%d", g, w)
+			cmd, err := command(orders{Path: path, Op: "append-acknowledged", Token: fence.Token(5 + g), Data: names[w]})
+			must(t, err)
+			out, err := cmd.StdoutPipe()
+			must(t, err)
+			must(t, cmd.Start())
+			all.Go(func() {
+				told := bufio.NewScanner(out)
+				for enough := 3 + rand.N(20); counts[w] < enough && told.Scan(); counts[w]++ {
+				}
+				_ = cmd.Process.Kill()
+				for told.Scan() { // what it was told before it died
+					counts[w]++
+				}
+				_ = cmd.Wait()
+			})
+		}
+		all.Wait()
+		for w, name := range names {
+			acknowledged[name] = counts[w]
+		}
+		got, err := mustOpen(t, path, Options{}).Read(t.Context())
+		must(t, err)
+		found := map[string]int{}
+		for _, line := range strings.Split(strings.TrimSuffix(string(got), "\n"), "\n") {
+			name, number, _ := strings.Cut(line, " ")
+			if number != strconv.Itoa(found[name]) {
+				t.Fatalf("the line %q, after %d of this writer", line, found[name])
+			}
+			found[name]++
+		}
+		for name, n := range acknowledged {
+			if found[name] < n || found[name] > n+1 {
+				t.Errorf("%s was told that %d lines are there, and %d are", name, n, found[name])
+			}
+		}
 	}
 }

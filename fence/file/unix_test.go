@@ -29,6 +29,8 @@ func TestLinks(t *testing.T) {
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 || contentOf(t, path) != "seven" {
 		t.Errorf("the link was replaced: %v, %v", info, err)
 	}
+	must(t, os.Symlink(path+sideSuffix, link+".side"))
+	openFails(t, "a link to a side file", link+".side", Options{Adopt: true}, fence.ErrInvalid)
 	second := path + ".second"
 	must(t, os.Link(path, second))
 	openFails(t, "a second name", second, Options{Adopt: true}, ErrNotPlain)
