@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -31,11 +32,12 @@ type process struct {
 	claim   fence.Claim
 }
 
-// launch starts a worker; the caller ends it with kill.
-func launch(self []string, s setup) (*process, error) {
+// launch starts a worker, which is handed files beside its three; the caller ends it with kill.
+func launch(self []string, s setup, files ...*os.File) (*process, error) {
 	p := &process{name: s.Name, ended: make(chan struct{}), waiting: map[int]chan reply{}, says: new(tail)}
 	p.cmd = exec.Command(self[0], append(self[1:len(self):len(self)], "worker")...)
 	p.cmd.Stderr = p.says
+	p.cmd.ExtraFiles = files
 	apart(p.cmd)
 	in, err := p.cmd.StdinPipe()
 	if err != nil {

@@ -312,11 +312,13 @@ type round struct {
 	procs []*process
 	sent  bool  // a late write
 	at    place // of the authority, where it is not beside the resource
+
+	service string // the URL of what stands before the resource; none: it is reached as tables
 }
 
 // spawn starts a worker.
 func (r *round) spawn(name string) (*process, error) {
-	s := setup{place: r.c.o.place(), Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n}
+	s := setup{place: r.c.o.place(), Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n, Service: r.service}
 	if !r.at.none() {
 		resource := s.place
 		s.Resource, s.place = &resource, r.at

@@ -23,6 +23,8 @@ type Scenario struct {
 	Objects bool
 	// Files: its resource is files in a folder, which it may be told of.
 	Files bool
+	// Service: its resource is an HTTP service of its own, behind a guard or not.
+	Service bool
 
 	ttl, margin time.Duration
 	atOnce      int // rounds that are played at the same time
@@ -105,6 +107,10 @@ func Scenarios() []Scenario {
 			Summary:  "a holder is stopped between its last check and its write of a file",
 			Shows:    "The resource is a file in the folder that --folder names, guarded by the library (fence/file): a side file has the lock and the mark. The holder enters and reads the file, asks its lease once more, is told that it holds, and is stopped by SIGSTOP before its write. A successor is granted, enters, reads and writes; the holder goes on and sends its write without asking again. The mark refuses it. Before anything else the drill makes sure that the file system has locks that can be relied on.",
 			Unfenced: "Both write the file beside its place and rename it there, as careful programs do. The late one replaces what the successor wrote, and nobody is told."},
+		{Name: "fence-http", Rounds: 3, Service: true, ttl: 1500 * time.Millisecond, margin: 500 * time.Millisecond, atOnce: 3, demand: plain, needsStop: true, whole: fenceHTTP,
+			Summary:  "a service is stopped in the middle of the old owner's request",
+			Shows:    "The resource is an HTTP service of two processes on one port that knows nothing of leases, behind a guard (tenure guard), all of them processes of their own. The holder's request was checked and passed on, and the process that has it is stopped by SIGSTOP before it writes; the holder does not reach the authority any more, its lease runs out, and a successor is granted. It reads, under its claim: the guard lets it in when the service has answered the older request, and not before, though the holder was told long ago that this took too long. So it reads what the old request wrote, and its own write stands. A request that the holder sends after that is refused. Played with a guard that asks the store, and with one that keeps marks.",
+			Unfenced: "Two ways to lose the successor's write: without a guard, and with one that checks each request and does not give turns. The successor is let in at once and writes, the process goes on, and what is left of the old request replaces what was written."},
 		{Name: "failover", Rounds: 1, OwnServers: true, unguarded: guardMark, whole: failover,
 			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
 			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",

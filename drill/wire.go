@@ -23,6 +23,9 @@ type setup struct {
 	Guard    guard  `json:"guard"`
 	Name     string `json:"name"` // of the worker in its round: A, B, ...
 	Round    int    `json:"round"`
+	Role     role   `json:"role,omitempty"`    // none: a worker that wants a lease
+	Service  string `json:"service,omitempty"` // the URL of what stands before the resource; none: it is reached as tables
+	NoTurns  bool   `json:"no_turns,omitempty"`
 }
 
 // guard is what the resource checks before a write.
@@ -81,6 +84,7 @@ const (
 	opCancel  op = "cancel"  // cancel that work's context
 	opFinish  op = "finish"  // let that work return
 	opStory   op = "story"   // carry out Step
+	opServe   op = "serve"   // of a service or a guard: say where it listens
 )
 
 // reply answers a command, or, with ID 0, tells what the authority acknowledged.
