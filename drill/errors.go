@@ -27,6 +27,9 @@ var errLost = errors.New("the drill lost the reply")
 // errTooSlow: in the story, a lease ran out although its holder was to do something yet.
 var errTooSlow = errors.New("too slow for this scale of time")
 
+// errNoRole: a variant needs a role beside the tables' owner.
+var errNoRole = errors.New("the drill's role may not create roles, so no other role wrote; give it CREATEROLE, or play the drill with a role that has it")
+
 // workerError is what a worker answered instead of doing what it was told.
 type workerError struct {
 	worker, op, text string

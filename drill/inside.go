@@ -28,6 +28,7 @@ type Variant struct {
 	Waited        *model.Handover `json:"waited,omitempty"`     // how long after that the successors were granted
 	OverranMS     int64           `json:"overran_ms,omitempty"` // how much longer than its lease the holder worked, at least
 	Told          string          `json:"told,omitempty"`       // what a refused holder was told
+	Omitted       string          `json:"omitted,omitempty"`    // why it was not played
 	OK            bool            `json:"ok"`
 }
 
@@ -37,10 +38,14 @@ func (v Variant) write(t io.Writer) {
 	if !v.OK {
 		word = "NOT ok"
 	}
+	if v.Omitted != "" {
+		fmt.Fprintf(t, "%s\tOMITTED, %s: %s\n", v.Name, word, v.Omitted)
+		return
+	}
 	fmt.Fprintf(t, "%s\t%s: %s\n", v.Name, word, v.Shows)
-	fmt.Fprintf(t, "  writes of the former holder\t%d late, %d accepted after its successor's, %d refused\n", v.Late, v.AcceptedStale, v.RefusedStale)
+	fmt.Fprintf(t, "  late writes\t%d sent, %d accepted after the holder's, %d refused\n", v.Late, v.AcceptedStale, v.RefusedStale)
 	if v.Told != "" {
-		fmt.Fprintf(t, "  it was told\t%s\n", v.Told)
+		fmt.Fprintf(t, "  the late writer was told\t%s\n", v.Told)
 	}
 	if v.OverranMS > 0 {
 		fmt.Fprintf(t, "  it worked on after its lease's end for\t%d ms at least\n", v.OverranMS)

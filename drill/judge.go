@@ -15,6 +15,7 @@ import (
 type question struct {
 	place                   // of the resource
 	Run      string         `json:"run"`
+	Rows     bool           `json:"rows,omitempty"` // its values are in a table that may be protected
 	Story    bool           `json:"story"`
 	Demand   model.Demand   `json:"demand"`
 	Failover *model.Facts   `json:"failover,omitempty"` // of a failover: what was granted, and who believed what
@@ -34,6 +35,11 @@ func Judge(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 			return err
 		}
 		defer func() { _ = res.close() }() // it only read
+		if q.Rows {
+			if err := res.usingRows(q.place); err != nil {
+				return err
+			}
+		}
 		history, err := res.history(ctx)
 		if err != nil {
 			return fmt.Errorf("reading the resource: %w", err)

@@ -23,6 +23,7 @@ type resource struct {
 	run     string
 	objects *objects // that hold the values instead of a table; nil: none
 	files   *files   // the same
+	rows    *rows    // in a table that may be protected; nil: values are in the usual one
 }
 
 // writing is a write on its way to the resource.
@@ -76,7 +77,11 @@ func (r *resource) close() error {
 
 // sql puts the run's table names in place of their short names in brackets, and numbers parameters as the database does.
 func (r *resource) sql(text string) string {
-	return strings.NewReplacer("[", r.prefix+r.run+r.infix, "]", "", "?", r.numbered,
+	value := r.prefix + r.run + r.infix + "value"
+	if r.rows != nil && r.rows.value != "" {
+		value = r.rows.value
+	}
+	return strings.NewReplacer("[value]", value, "[", r.prefix+r.run+r.infix, "]", "", "?", r.numbered,
 		"{schema}", r.prefix+r.run, "{names}", namesOf(r.run)).Replace(text)
 }
 
@@ -210,6 +215,9 @@ func (r *resource) write(ctx context.Context, w writing, allow check) (model.Ans
 	if r.files != nil {
 		return r.writeFile(ctx, w, allow != nil)
 	}
+	if r.rows != nil {
+		return r.writeRow(ctx, w, allow)
+	}
 	err := r.inTx(ctx, func(tx *sql.Tx) error {
 		if allow != nil {
 			if err := allow(ctx, tx, w.claim); err != nil {
@@ -227,8 +235,13 @@ func (r *resource) apply(ctx context.Context, tx execer, w writing) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, r.sql(`INSERT INTO [value] (round, content) VALUES (?1, ?2)
-		ON CONFLICT (round) DO UPDATE SET content = ?2`), w.round, string(content)); err != nil {
+	if r.rows != nil {
+		err = r.rows.put(ctx, r, tx, w.round, string(content))
+	} else {
+		_, err = tx.ExecContext(ctx, r.sql(`INSERT INTO [value] (round, content) VALUES (?1, ?2)
+			ON CONFLICT (round) DO UPDATE SET content = ?2`), w.round, string(content))
+	}
+	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, r.sql(`INSERT INTO [log] (round, writer, element, token, content) VALUES (?1, ?2, ?3, ?4, ?5)`),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,6 +144,8 @@ type conductor struct {
 	store authority
 	res   *resource
 
+	disarm []func(ctx context.Context) error // take back what was made beside the resource, the last first
+
 	mu       sync.Mutex
 	failures []error // of rounds that could not be played
 	void     []int   // rounds that do not count
@@ -166,7 +169,7 @@ func conduct(ctx context.Context, o Options, sc Scenario) (r Report, err error) 
 	if o.ThroughAPI {
 		demand.Unsent = 1
 	}
-	verdict, err := askJudge(ctx, o.Self, question{place: o.place(), Run: c.run, Demand: demand})
+	verdict, err := askJudge(ctx, o.Self, question{place: o.place(), Run: c.run, Rows: c.res.rows != nil, Demand: demand})
 	r = reportOf(verdict, c.failures)
 	r.ReplayedRounds = len(c.void)
 	return r, err
@@ -191,6 +194,9 @@ func prepare(ctx context.Context, o Options, sc Scenario) (_ *conductor, err err
 	if c.res, err = openResource(o.place(), c.run); err == nil {
 		err = errors.Join(c.res.sweep(ctx, c.began), c.res.create(ctx))
 	}
+	if err == nil && sc.arm != nil {
+		err = sc.arm(ctx, c)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the resource: %w", err), c.cleanUp(ctx))
 	}
@@ -202,9 +208,12 @@ func (c *conductor) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpBound)
 	defer cancel()
 	var err error
+	for _, undo := range slices.Backward(c.disarm) {
+		err = errors.Join(err, undo(ctx))
+	}
 	if c.res != nil {
-		if err = c.res.remove(ctx); err != nil {
-			err = fmt.Errorf("removing the %s, which a later drill will do: %w", c.res.made(), err)
+		if bad := c.res.remove(ctx); bad != nil {
+			err = errors.Join(err, fmt.Errorf("removing the %s, which a later drill will do: %w", c.res.made(), bad))
 		}
 		err = errors.Join(err, c.res.close())
 	}
@@ -300,6 +309,9 @@ func (c *conductor) guard() guard {
 	if c.o.HighWater {
 		return guardMark
 	}
+	if c.sc.guarded != "" {
+		return c.sc.guarded
+	}
 	return guardStrict
 }
 
@@ -312,13 +324,14 @@ type round struct {
 	procs []*process
 	sent  bool  // a late write
 	at    place // of the authority, where it is not beside the resource
-
-	service string // the URL of what stands before the resource; none: it is reached as tables
 }
 
 // spawn starts a worker.
-func (r *round) spawn(name string) (*process, error) {
-	s := setup{place: r.c.o.place(), Run: r.c.run, Guard: r.c.guard(), Name: name, Round: r.n, Service: r.service}
+func (r *round) spawn(name string) (*process, error) { return r.spawnGuarded(name, r.c.guard()) }
+
+// spawnGuarded starts a worker that knows of another check than the scenario's.
+func (r *round) spawnGuarded(name string, check guard) (*process, error) {
+	s := setup{place: r.c.o.place(), Run: r.c.run, Guard: check, Rows: r.c.res.rows != nil, Name: name, Round: r.n}
 	if !r.at.none() {
 		resource := s.place
 		s.Resource, s.place = &resource, r.at

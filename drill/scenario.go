@@ -23,14 +23,16 @@ type Scenario struct {
 	Objects bool
 	// Files: its resource is files in a folder, which it may be told of.
 	Files bool
-	// Service: its resource is an HTTP service of its own, behind a guard or not.
-	Service bool
+	// Tables: its resource is a table that refuses writes without a claim, beside the store.
+	Tables bool
 
 	ttl, margin time.Duration
 	atOnce      int // rounds that are played at the same time
 	demand      model.Demand
-	needsStop   bool // this system must be able to stop a process
+	needsStop   bool  // this system must be able to stop a process
+	guarded     guard // what the resource checks; empty: strictly
 	unguarded   guard
+	arm         func(ctx context.Context, c *conductor) error // makes what else is needed, once the tables are there
 	play        func(ctx context.Context, r *round) error
 	whole       func(ctx context.Context, o Options, sc Scenario) (Report, error) // plays all of it, instead of play
 }
@@ -49,7 +51,7 @@ func Scenarios() []Scenario {
 	)
 	plain := model.Demand{Late: 1}
 	noticed := model.Demand{Late: 1, Noticed: true}
-	return []Scenario{
+	return append([]Scenario{
 		{Name: "story", Rounds: 1, atOnce: 10, unguarded: guardNone,
 			Summary:  "three owners, four grants, one line a step",
 			Shows:    "The serial model of a lease, played step by step on a real store and a real resource: expiry at equality, a late write, a release and a renewal that come too late, tokens that rise. In memory the clock is exact; elsewhere a story second is a fraction of a second of the authority's clock.",
@@ -99,6 +101,22 @@ func Scenarios() []Scenario {
 			Summary:  "a holder is stopped, or busy, inside its fenced transaction",
 			Shows:    "The holder verifies its claim and is stopped before it commits: its successor waits, the server ends the idle transaction at about the end of the lease, the successor is granted, and the COMMIT that the holder sends afterwards fails: its write is not there. A holder that is busy keeps its successor out for as long as it works, past the end of its lease, and its write is rightful; in the store's own fenced transaction (Fenced) it is ended when the lease ends. Printed is how long the successors waited, against the bounds. Without --store it starts a PostgreSQL server of its own.",
 			Unfenced: "The holder asks in a plain read, inside its transaction, whether it holds, instead of verifying. Nothing keeps its successor out, its COMMIT succeeds, and what the successor wrote is lost."},
+		{Name: "failover", Rounds: 1, OwnServers: true, unguarded: guardMark, whole: failover,
+			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
+			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",
+			Unfenced: "Entering a new incarnation is replaced by a function that does not jump. Tokens then repeat, and the drill is ok if it has seen that."},
+	}, fenceScenarios()...)
+}
+
+// fenceScenarios are pause, with other resources than tables that the drill makes: what differs is who refuses the late write.
+func fenceScenarios() []Scenario {
+	const (
+		ttl    = time.Second
+		margin = 200 * time.Millisecond
+		atOnce = 10
+	)
+	plain := model.Demand{Late: 1}
+	return []Scenario{
 		{Name: "fence-object", Rounds: 10, Objects: true, ttl: ttl, margin: margin, atOnce: atOnce, demand: plain, needsStop: true, unguarded: guardNone, play: playPause, whole: fenceObject,
 			Summary:  "a holder is stopped between its look at an object and its PUT",
 			Shows:    "The resource is an object in the S3-like store that --s3 names, written through the library (fence/object). The holder has looked at the object, found its own mark there, and is stopped by SIGSTOP when its conditional PUT is about to be sent. A successor is granted, enters, reads and writes; the holder goes on and sends the PUT without asking again. The store refuses it, because the object is not the one that it looked at, and a second look shows the newer mark. Before anything else the drill makes sure that the store keeps the conditions of a PUT.",
@@ -107,14 +125,14 @@ func Scenarios() []Scenario {
 			Summary:  "a holder is stopped between its last check and its write of a file",
 			Shows:    "The resource is a file in the folder that --folder names, guarded by the library (fence/file): a side file has the lock and the mark. The holder enters and reads the file, asks its lease once more, is told that it holds, and is stopped by SIGSTOP before its write. A successor is granted, enters, reads and writes; the holder goes on and sends its write without asking again. The mark refuses it. Before anything else the drill makes sure that the file system has locks that can be relied on.",
 			Unfenced: "Both write the file beside its place and rename it there, as careful programs do. The late one replaces what the successor wrote, and nobody is told."},
-		{Name: "fence-http", Rounds: 3, Service: true, ttl: 1500 * time.Millisecond, margin: 500 * time.Millisecond, atOnce: 3, demand: plain, needsStop: true, whole: fenceHTTP,
-			Summary:  "a service is stopped in the middle of the old owner's request",
-			Shows:    "The resource is an HTTP service of two processes on one port that knows nothing of leases, behind a guard (tenure guard), all of them processes of their own. The holder's request was checked and passed on, and the process that has it is stopped by SIGSTOP before it writes; the holder does not reach the authority any more, its lease runs out, and a successor is granted. It reads, under its claim: the guard lets it in when the service has answered the older request, and not before, though the holder was told long ago that this took too long. So it reads what the old request wrote, and its own write stands. A request that the holder sends after that is refused. Played with a guard that asks the store, and with one that keeps marks.",
-			Unfenced: "Two ways to lose the successor's write: without a guard, and with one that checks each request and does not give turns. The successor is let in at once and writes, the process goes on, and what is left of the old request replaces what was written."},
-		{Name: "failover", Rounds: 1, OwnServers: true, unguarded: guardMark, whole: failover,
-			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
-			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",
-			Unfenced: "Entering a new incarnation is replaced by a function that does not jump. Tokens then repeat, and the drill is ok if it has seen that."},
+		{Name: "fence-table", Rounds: 3, Tables: true, needsStop: true, whole: fenceTable,
+			Summary:  "a holder is stopped before its write to a protected table",
+			Shows:    "The resource is a table that is protected (tenure protect), and everybody writes it by plain statements without any condition, in a transaction that presents the claim. The holder asks its lease once more, is told that it holds, and is stopped by SIGSTOP before its transaction. A successor is granted and writes; the holder goes on and sends its transaction without asking again. In one variant it presents its claim, and that is refused; in another it presents nothing, in a third, on PostgreSQL, it sets by hand what presenting would set: then the table itself refuses the row.",
+			Unfenced: "The same table without protection, and nobody presents anything. The late UPDATE replaces what the successor wrote, and nobody is told."},
+		{Name: "fence-table-foreign", Rounds: 3, Tables: true, whole: fenceTableForeign,
+			Summary:  "code that has never heard of leases writes to a protected table",
+			Shows:    "The holder of a lease works on its row of a protected table. A process that opens no store and knows the driver alone sends a plain UPDATE, an INSERT ... ON CONFLICT, a COPY and a DELETE to that row, each in a transaction of its own: once as the table's owner, once as another role, which is made for the run, may write the table, and is dropped afterwards. The table refuses each, with SQLSTATE TN013, the row is the holder's, and the holder goes on working. In a SQLite file there are no roles: any program that opens the file is refused. Where the drill's role may not create roles, that variant is omitted by its name, and the drill is not ok.",
+			Unfenced: "The same table without protection. Each of the statements is accepted, and what the holder wrote is lost."},
 	}
 }
 

@@ -32,6 +32,7 @@ func (s sqliteSite) tables() (tables, error) {
 	q := url.Values{"_txlock": {"immediate"}}
 	q.Add("_pragma", "busy_timeout("+strconv.FormatInt(busyWait.Milliseconds(), 10)+")")
 	q.Add("_pragma", "synchronous(FULL)")
+	q.Add("_pragma", "foreign_keys(ON)") // without it no claim can be presented
 	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: q.Encode()}
 	db, err := sql.Open("sqlite", dsn.String())
 	if err != nil {
@@ -50,8 +51,8 @@ func (s sqliteSite) tables() (tables, error) {
 				what TEXT NOT NULL, at_ns INTEGER NOT NULL) STRICT;`,
 		remove: `DROP TABLE IF EXISTS [value]; DROP TABLE IF EXISTS [log]; DROP TABLE IF EXISTS [answer]; DROP TABLE IF EXISTS [event];
 			DELETE FROM tenure_mark WHERE resource GLOB '{names}*';`,
-		leftovers: `SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB '` + tablePrefix + `*' LIMIT 4096`,
-		form:      `^` + tablePrefix + `([0-9a-f]{8})[0-9a-f]{8}_(value|log|answer|event)$`,
+		leftovers: `SELECT name FROM sqlite_schema WHERE type = 'table' AND (name GLOB '` + tablePrefix + `*' OR name GLOB '` + protectedPrefix + `*') LIMIT 4096`,
+		form:      `^(?:` + tablePrefix + `|` + protectedPrefix + `)([0-9a-f]{8})[0-9a-f]{8}_(value|log|answer|event)$`,
 		drop:      `DROP TABLE IF EXISTS `,
 		snapshot:  sql.TxOptions{ReadOnly: true},
 		isBusy:    isBusy}, nil

@@ -25,6 +25,8 @@ func twins() map[string]func(*worker) {
 		"object-apart": objectApartTwin,
 		// The same with a file: its mark is raised, and the write goes past it.
 		"file-apart": fileApartTwin,
+		// Somebody takes the protection of the table away.
+		"unprotecting": unprotectingTwin,
 		// The resource takes the owner label for proof.
 		"label": func(w *worker) { w.allow = w.sameOwner },
 		// A refused write is there all the same.
@@ -37,8 +39,6 @@ func twins() map[string]func(*worker) {
 		"lagging": func(w *worker) { w.wrap = func(s lease.Store) lease.Store { return &lagging{Store: s} } },
 		// The client's clock runs at half speed.
 		"slow-clock": func(w *worker) { w.clock = func() time.Duration { return w.now() / 2 } },
-		// The guard before a service gives no turns, gives them up early, or lets every claim in.
-		"turnless": turnlessTwin, "impatient": impatientTwin, "lenient": lenientTwin,
 		// Cancelling the work releases the lease at once.
 		"release-on-cancel": func(w *worker) {
 			w.quit = func(ctx context.Context) error {

@@ -21,11 +21,9 @@ type setup struct {
 	Resource *place `json:"resource,omitempty"` // nil: beside the store
 	Run      string `json:"run"`
 	Guard    guard  `json:"guard"`
-	Name     string `json:"name"` // of the worker in its round: A, B, ...
+	Rows     bool   `json:"rows,omitempty"` // the values are in a table that may be protected
+	Name     string `json:"name"`           // of the worker in its round: A, B, ...
 	Round    int    `json:"round"`
-	Role     role   `json:"role,omitempty"`    // none: a worker that wants a lease
-	Service  string `json:"service,omitempty"` // the URL of what stands before the resource; none: it is reached as tables
-	NoTurns  bool   `json:"no_turns,omitempty"`
 }
 
 // guard is what the resource checks before a write.
@@ -36,6 +34,9 @@ const (
 	guardMark   guard = "high-water" // the claim's token against the mark, before each read and each write
 	guardNone   guard = "none"
 	guardOwner  guard = "owner" // only that the owner label is the holder's
+
+	guardPresent guard = "present" // a claim that was presented: triggers of the table check it
+	guardForeign guard = "foreign" // of a process that opens no store: it has never heard of leases
 )
 
 // command is one order to a worker. Orders are carried out one after the other.
@@ -54,6 +55,8 @@ type command struct {
 	Late    bool        `json:"late,omitempty"`
 	Inside  inside      `json:"inside,omitempty"`  // where in a transaction of its own it stops, or works on
 	Busy    int64       `json:"busy_ms,omitempty"` // how long it works on
+	Form    form        `json:"form,omitempty"`    // of a write to a table that may be protected
+	Role    string      `json:"role,omitempty"`    // as whom code writes that has never heard of leases
 	Claim   string      `json:"claim,omitempty"`
 	Content []string    `json:"content,omitempty"`
 	Call    string      `json:"call,omitempty"` // of the store, for a fault
@@ -84,7 +87,7 @@ const (
 	opCancel  op = "cancel"  // cancel that work's context
 	opFinish  op = "finish"  // let that work return
 	opStory   op = "story"   // carry out Step
-	opServe   op = "serve"   // of a service or a guard: say where it listens
+	opForeign op = "foreign" // write by Form, as Role, without any lease
 )
 
 // reply answers a command, or, with ID 0, tells what the authority acknowledged.

@@ -11,7 +11,6 @@ import (
 	"github.com/tenure-go/tenure/drill/model"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/internal/clock"
-	"github.com/tenure-go/tenure/internal/upstream"
 	"github.com/tenure-go/tenure/lease"
 )
 
@@ -47,7 +46,6 @@ type worker struct {
 	stop  func(ctx context.Context) error
 	clock func() time.Duration            // that the session believes; nil: its own choice
 	quit  func(ctx context.Context) error // cancels the work
-	door  func(c *upstream.Config)        // of a guard; nil: as it is
 }
 
 // runWorker is Worker with a chance to break it first.
@@ -56,10 +54,6 @@ func runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer, change fu
 	w := &worker{out: &lines{to: stdout}, stop: stopSelf, wrap: func(s lease.Store) lease.Store { return s }}
 	if err := receive(in, &w.setup); err != nil {
 		return fmt.Errorf("%w: reading its setup: %w", ErrProcess, err)
-	}
-	if w.Role != "" {
-		change(w)
-		return w.serve(ctx, in)
 	}
 	w.late = w.writeLate
 	w.quit = func(context.Context) error { w.work.cancel(); return nil }
@@ -102,9 +96,19 @@ func (w *worker) open(ctx context.Context, change func(*worker)) error {
 	if w.res, err = openResource(at, w.Run); err != nil {
 		return err
 	}
+	if w.Rows {
+		if err := w.res.usingRows(at); err != nil {
+			return err
+		}
+	}
 	switch w.Guard {
 	case guardStrict:
 		w.allow = w.strict
+	case guardPresent:
+		w.allow = w.presents
+	case guardForeign:
+		change(w)
+		return nil
 	case guardMark:
 		w.allow = w.highWater
 	case guardOwner:
@@ -147,16 +151,10 @@ func (w *worker) do(ctx context.Context, c command) (reply, error) {
 	case opAcquire:
 		return w.acquire(ctx, c)
 	case opRead:
-		if w.Service != "" {
-			return w.readHTTP(ctx, c)
-		}
 		return w.read(ctx)
 	case opCheck:
 		return reply{}, w.check()
 	case opWrite:
-		if w.Service != "" && (!c.Late || c.Inside != "") {
-			return w.writeHTTP(ctx, c)
-		}
 		return w.write(ctx, c)
 	case opPause:
 		return w.pause(ctx, c)
@@ -185,6 +183,8 @@ func (w *worker) do(ctx context.Context, c command) (reply, error) {
 		return w.finish(ctx)
 	case opStory:
 		return w.step(ctx, c)
+	case opForeign:
+		return w.foreign(ctx, c)
 	}
 	return reply{}, fmt.Errorf("%w: unknown order %q", ErrProcess, c.Op)
 }
@@ -313,17 +313,13 @@ func (w *worker) write(ctx context.Context, c command) (reply, error) {
 
 // writeLate sends a write without asking anybody again: straight to the resource, or through the normal API.
 func (w *worker) writeLate(ctx context.Context, c command) (*model.Answer, error) {
-	if w.Service != "" {
-		r, err := w.writeHTTP(ctx, c)
-		return r.Answer, err
-	}
 	write := w.writing(c)
 	write.late = true
 	if c.API {
 		answer, err := w.writeByAPI(ctx, write)
 		return &answer, err
 	}
-	answer, err := w.res.write(ctx, write, w.allow)
+	answer, err := w.res.write(ctx, write, w.by(c.Form))
 	return &answer, err
 }
 
