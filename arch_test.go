@@ -25,6 +25,7 @@ func importTable() []importRow {
 		{"fence/object", []string{"fence"}, "the rule for objects; who uses it with a client of their own brings no other"},
 		{"fence/object/s3", []string{"fence/object", "github.com/minio/minio-go/v7"}, "an adapter imports its own client, and the rule"},
 		{"fence/fencehttp", []string{"fence"}, "the door of a service: whoever stands behind it brings no store along"},
+		{"budget", nil, "waiting is everybody's, so it brings nothing along"},
 		{"internal/clock", nil, "a leaf: reads the boot clock by the system call itself"},
 		{"internal/suites", nil, "a leaf: reads what go test prints"},
 		{"internal/supervise", []string{"internal/clock", "golang.org/x/sys"}, "a leaf: stops a process group by a deadline, whatever the right to run is"},

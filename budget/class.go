@@ -1,0 +1,99 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Class is what is known of a call that failed.
+type Class int
+
+// The classes. The zero value is none.
+const (
+	NotSent Class = iota + 1 // certainly not: nothing of the request left this process, or it was not started
+	Refused                  // answered: the other side says that it did not do it
+	Unknown                  // it may have been done
+)
+
+// String is the class as texts and log attributes use it.
+func (c Class) String() string {
+	switch c {
+	case NotSent:
+		return "not sent"
+	case Refused:
+		return "refused"
+	case Unknown:
+		return "unknown"
+	}
+	return fmt.Sprintf("Class(%d)", int(c))
+}
+
+// Phase is how far a call had come when it failed, for a person; what may be repeated goes by [Class].
+type Phase string
+
+// The phases, in order. Not every protocol has each.
+const (
+	PhaseConnection Phase = "waiting for a connection" // of a pool
+	PhaseDNS        Phase = "looking up the name"
+	PhaseConnect    Phase = "connecting"
+	PhaseTLS        Phase = "TLS handshake"
+	PhaseSending    Phase = "sending"
+	PhaseAnswer     Phase = "waiting for the answer"
+	PhaseReading    Phase = "reading the answer"
+)
+
+// Error is a failed call with what is known of it. Adapters make it; [ClassOf] and [Do] read it.
+type Error struct {
+	Class Class
+	Phase Phase // empty where it is not known
+	// Again: a refusal that another attempt may find otherwise, such as "too many requests". So is one with RetryAfter.
+	Again bool
+	// RetryAfter is how long the other side asks to be left alone; 0: it has not said.
+	RetryAfter time.Duration
+	// NoRetry: the other side, or a layer behind it, asks that this is not repeated.
+	NoRetry bool
+	Err     error // never nil
+}
+
+// Error is the class, the phase and the cause.
+func (e *Error) Error() string {
+	if e.Phase == "" {
+		return fmt.Sprintf("%v: %v", e.Class, e.Err)
+	}
+	return fmt.Sprintf("%v (%s): %v", e.Class, e.Phase, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ClassOf is what is known of a call that failed with err: what an [*Error] in its chain says; [NotSent] for an error that matches [ErrNoTime] or
+// [ErrThrottled]; [Unknown] for everything else, because an error that nobody has classified proves nothing. It is 0 for nil.
+func ClassOf(err error) Class {
+	if err == nil {
+		return 0
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Class >= NotSent && e.Class <= Unknown {
+		return e.Class
+	}
+	if errors.Is(err, ErrNoTime) || errors.Is(err, ErrThrottled) {
+		return NotSent
+	}
+	return Unknown
+}
+
+// pushBack is what the other side has asked for.
+func pushBack(err error) (after time.Duration, never bool) {
+	var e *Error
+	if errors.As(err, &e) {
+		return max(0, e.RetryAfter), e.NoRetry
+	}
+	return 0, false
+}
+
+// timedOut reports whether an attempt ended because its time did.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded)
+}

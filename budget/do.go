@@ -1,0 +1,215 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Policy says how a call is made, and when it is made again. The zero value is three attempts of whatever was certainly not done.
+type Policy struct {
+	Try
+	// Attempts is how many at most, the first included; 0: 3, most 100.
+	Attempts int
+	// Idempotent declares that making the call again does no harm, however far an earlier attempt came, as where the other side knows it by a key. Without it a call
+	// whose outcome is unknown is never repeated.
+	Idempotent bool
+	// Base and Most bound the pause before another attempt: a random part of Base, of twice that, four times and so on, never of more than Most ("full jitter",
+	// M. Brooker, Exponential Backoff And Jitter, 2015). 0: 100 ms and 10 s.
+	Base, Most time.Duration
+	// Throttle bounds what is repeated towards Name by everybody who shares it; nil: nothing does.
+	Throttle *Throttle
+	// Classify says what is known of a call that failed; nil: [ClassOf].
+	Classify func(error) Class
+}
+
+const (
+	defaultAttempts = 3
+	maxAttempts     = 100
+	defaultBase     = 100 * time.Millisecond
+	defaultMost     = 10 * time.Second
+)
+
+func (p *Policy) attempts() int {
+	if p.Attempts == 0 {
+		return defaultAttempts
+	}
+	return p.Attempts
+}
+
+func (p *Policy) check() error {
+	switch {
+	case p.Attempts < 0 || p.Attempts > maxAttempts:
+		return &InvalidError{"attempts", fmt.Sprintf("%d; want 0 to %d", p.Attempts, maxAttempts)}
+	case p.Base < 0 || p.Most < 0 || p.Base > 0 && p.Most > 0 && p.Base > p.Most:
+		return &InvalidError{"pause", fmt.Sprintf("base %v and most %v; want at least 0, and the base at most the most", p.Base, p.Most)}
+	}
+	return nil
+}
+
+// pause is before attempt n+1.
+func (p *Policy) pause(n int) time.Duration {
+	base, most := p.Base, p.Most
+	if base == 0 {
+		base = defaultBase
+	}
+	if most == 0 {
+		most = max(defaultMost, base)
+	}
+	if shift := n - 1; shift < 62 && base <= math.MaxInt64>>shift { // else it would overflow, and is the most
+		most = min(most, base<<shift)
+	}
+	return rand.N(most + 1)
+}
+
+// attemptContext tells what is sent which attempt it is.
+type attemptContext struct {
+	context.Context
+	n int
+}
+
+type attemptKey struct{}
+
+func (c *attemptContext) Value(key any) any {
+	if key == (attemptKey{}) {
+		return c.n
+	}
+	return c.Context.Value(key)
+}
+
+// AttemptNumber is which attempt of a [Do] a context is of, from 1; 0: of none.
+func AttemptNumber(ctx context.Context) int {
+	n, _ := ctx.Value(attemptKey{}).(int)
+	return n
+}
+
+// Do calls fn within the budget that ctx carries, and again where the policy and what is known of the failure allow it, until one attempt succeeds.
+//
+// An attempt is repeated if it was certainly not sent, if it was refused with the mark that another may pass, or if its outcome is unknown and the
+// policy says Idempotent. It is not if the other side asks for that, if it was a Do of its own that gave up, if the throttle is empty, if the pause (the other
+// side's wish where that is longer) and the minimum of another attempt do not fit before the reserve, or if ctx has ended.
+//
+// Do returns nil, fn's success; before the first attempt an error matching [ErrNoTime] or [ErrInvalid], or ctx's cause, and nothing was started; after it a
+// [*GaveUpError], which matches whatever the last attempt's error matches and knows its class. fn's context ends with its attempt, and fn must heed it: Do waits
+// for fn to return. fn that panics passes through.
+func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
+	b := From(ctx)
+	if b == nil {
+		return &InvalidError{"context", "it carries no budget; use that of a Budget's Context"}
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		within, at, err := b.fits(ctx, p.Try)
+		if err != nil {
+			return err // the first: a later one was found to fit before its pause, or gave up there
+		}
+		err = b.one(ctx, &p, n, within, at, fn)
+		if err == nil {
+			p.Throttle.succeeded(p.Name)
+			return nil
+		}
+		if why := b.again(ctx, &p, n, err); why != nil {
+			return &GaveUpError{Why: why, Last: err, Class: p.class(err), Attempts: n}
+		}
+	}
+}
+
+// DoValue is [Do] for a call that returns a value. It is the zero value with an error.
+func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (T, error) {
+	var value T
+	err := Do(ctx, p, func(ctx context.Context) (err error) {
+		value, err = fn(ctx)
+		return err
+	})
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return value, nil
+}
+
+// one makes attempt n.
+func (b *Budget) one(ctx context.Context, p *Policy, n int, within, at time.Duration, fn func(context.Context) error) error {
+	timed, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := fn(&attemptContext{timed, n})
+	b.note(Entry{Kind: KindAttempt, Name: p.Name, At: at, Took: b.spent() - at, Allowed: within, Err: err})
+	return err
+}
+
+func (p *Policy) class(err error) Class {
+	if p.Classify != nil {
+		return p.Classify(err)
+	}
+	return ClassOf(err)
+}
+
+// mayRepeat says why the failure of an attempt forbids another one, or nil.
+func (p *Policy) mayRepeat(n int, err error) error {
+	var inner *GaveUpError
+	_, never := pushBack(err)
+	class := p.class(err)
+	switch {
+	case never:
+		return fmt.Errorf("%w: the other side asks for that", ErrNotRepeated)
+	case errors.As(err, &inner):
+		return fmt.Errorf("%w: it has been repeated below", ErrNotRepeated)
+	case class == Unknown && !p.Idempotent:
+		return fmt.Errorf("%w: its outcome is unknown, and it was not declared idempotent", ErrNotRepeated)
+	case class == Refused && !refusedForNow(err):
+		return fmt.Errorf("%w: it was refused", ErrNotRepeated)
+	case n >= p.attempts():
+		return ErrAttempts
+	}
+	return nil
+}
+
+// refusedForNow reports whether another attempt may pass.
+func refusedForNow(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Again || e.RetryAfter > 0)
+}
+
+// again pauses before the next attempt, or says why there is none.
+func (b *Budget) again(ctx context.Context, p *Policy, n int, failed error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if why := p.mayRepeat(n, failed); why != nil {
+		return why
+	}
+	asked, _ := pushBack(failed)
+	pause := max(p.pause(n), asked)
+	if needs, left := p.minimum(), b.Remaining(); left-pause < needs { // pause + needs may overflow
+		why := &NoTimeError{What: named("another attempt", p.Name), Needs: needs, Left: left - pause, Reserve: b.reserve}
+		if pause >= time.Millisecond {
+			why.What += fmt.Sprintf(" after a pause of %v", short(pause))
+		}
+		b.note(Entry{Kind: KindNotStarted, Name: p.Name, At: b.spent(), Allowed: left, Err: why})
+		return why
+	}
+	if !p.Throttle.allow(p.Name, timedOut(failed)) {
+		return ErrThrottled
+	}
+	at := b.spent()
+	err := sleep(ctx, pause)
+	b.note(Entry{Kind: KindPause, Name: p.Name, At: at, Took: b.spent() - at, Allowed: pause, Err: err})
+	return err
+}
+
+// sleep ends early with ctx, and returns its cause then.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,13 @@
+// Package budget is waiting: how long somebody may still wait for an answer, and what may be started within that time.
+//
+// A [Budget] is a total duration with a reserve: time that is kept for answering, and for asking what became of a call whose outcome is unknown. It is divided
+// among attempts and dependencies; an attempt whose stated minimum does not fit any more is not started, and back-off is paid from it. [Do] repeats
+// what may be repeated: a call that was certainly not sent, or was refused for now; one whose outcome is unknown only where the caller has declared it
+// idempotent. A [Throttle] bounds what all callers of a process repeat, so that layers of retries do not multiply. [Budget.Explain] says where the time went.
+//
+// The end of a budget ends waiting and nothing else. It does not mean that the remote effect did not happen, that an attempt has stopped, or that a lease
+// is over: those are the business of packages operation, worker and lease.
+//
+// Time is that of Go's monotonic clock: steps of the wall clock change nothing. On Linux it stands still while the machine sleeps, so a budget that slept with it
+// goes on where it was; who must not act late after a resume asks its lease. Durations cross process borders, instants never do: see [Wire].
+package budget

@@ -1,0 +1,66 @@
+package budget
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The kinds of error. None satisfies another.
+var (
+	// ErrInvalid: the arguments make no sense. Nothing was started.
+	ErrInvalid = errors.New("invalid")
+	// ErrNoTime: what is left does not hold what was to be started. It was not started. See [NoTimeError].
+	ErrNoTime = errors.New("no time")
+	// ErrThrottled: too much is repeated towards this destination already, so this was not repeated.
+	ErrThrottled = errors.New("throttled")
+	// ErrNotRepeated: an attempt failed in a way that forbids another one: it was refused for good, or its outcome is unknown and the call was not declared idempotent.
+	ErrNotRepeated = errors.New("not repeated")
+	// ErrAttempts: as many attempts as were allowed have failed.
+	ErrAttempts = errors.New("no more attempts")
+)
+
+// InvalidError matches [ErrInvalid].
+type InvalidError struct {
+	Field   string
+	Problem string
+}
+
+// Error names the field and what is wrong with it.
+func (e *InvalidError) Error() string { return "budget: invalid " + e.Field + ": " + e.Problem }
+
+// Is makes the error match [ErrInvalid].
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// NoTimeError matches [ErrNoTime].
+type NoTimeError struct {
+	What    string        // an attempt, a pause before one, or a part of a budget
+	Needs   time.Duration // at least
+	Left    time.Duration // before the reserve; 0 if nothing is
+	Reserve time.Duration // kept for answering and asking
+}
+
+// Error says what did not fit.
+func (e *NoTimeError) Error() string {
+	return fmt.Sprintf("budget: %s needs %v and %v are left before the reserve of %v; it was not started", e.What, e.Needs, short(max(0, e.Left)), e.Reserve)
+}
+
+// Is makes the error match [ErrNoTime].
+func (e *NoTimeError) Is(target error) bool { return target == ErrNoTime }
+
+// GaveUpError is what [Do] returns after an attempt has failed: why there was no other one, and the last attempt's own error. It matches the kind in Why, and
+// whatever Last matches.
+type GaveUpError struct {
+	Why      error // matches [ErrNoTime], [ErrThrottled], [ErrNotRepeated] or [ErrAttempts], or is the cause of the caller's context
+	Last     error // of the last attempt
+	Class    Class // of Last: what is known of the call
+	Attempts int   // that were started
+}
+
+// Error says both.
+func (e *GaveUpError) Error() string {
+	return fmt.Sprintf("budget: gave up after %d attempts (%v); the last: %v (%v)", e.Attempts, e.Why, e.Last, e.Class)
+}
+
+// Unwrap returns both.
+func (e *GaveUpError) Unwrap() []error { return []error{e.Why, e.Last} }
