@@ -324,6 +324,8 @@ type round struct {
 	procs []*process
 	sent  bool  // a late write
 	at    place // of the authority, where it is not beside the resource
+
+	service string // the URL of what stands before the resource; none: it is reached as tables
 }
 
 // spawn starts a worker.
@@ -331,7 +333,7 @@ func (r *round) spawn(name string) (*process, error) { return r.spawnGuarded(nam
 
 // spawnGuarded starts a worker that knows of another check than the scenario's.
 func (r *round) spawnGuarded(name string, check guard) (*process, error) {
-	s := setup{place: r.c.o.place(), Run: r.c.run, Guard: check, Rows: r.c.res.rows != nil, Name: name, Round: r.n}
+	s := setup{place: r.c.o.place(), Run: r.c.run, Guard: check, Rows: r.c.res.rows != nil, Name: name, Round: r.n, Service: r.service}
 	if !r.at.none() {
 		resource := s.place
 		s.Resource, s.place = &resource, r.at

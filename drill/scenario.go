@@ -23,6 +23,8 @@ type Scenario struct {
 	Objects bool
 	// Files: its resource is files in a folder, which it may be told of.
 	Files bool
+	// Service: its resource is an HTTP service of its own, behind a guard or not.
+	Service bool
 	// Tables: its resource is a table that refuses writes without a claim, beside the store.
 	Tables bool
 
@@ -133,6 +135,10 @@ func fenceScenarios() []Scenario {
 			Summary:  "code that has never heard of leases writes to a protected table",
 			Shows:    "The holder of a lease works on its row of a protected table. A process that opens no store and knows the driver alone sends a plain UPDATE, an INSERT ... ON CONFLICT, a COPY and a DELETE to that row, each in a transaction of its own: once as the table's owner, once as another role, which is made for the run, may write the table, and is dropped afterwards. The table refuses each, with SQLSTATE TN013, the row is the holder's, and the holder goes on working. In a SQLite file there are no roles: any program that opens the file is refused. Where the drill's role may not create roles, that variant is omitted by its name, and the drill is not ok.",
 			Unfenced: "The same table without protection. Each of the statements is accepted, and what the holder wrote is lost."},
+		{Name: "fence-http", Rounds: 3, Service: true, ttl: 1500 * time.Millisecond, margin: 500 * time.Millisecond, atOnce: 3, demand: plain, needsStop: true, whole: fenceHTTP,
+			Summary:  "a service is stopped in the middle of the old owner's request",
+			Shows:    "The resource is an HTTP service of two processes on one port that knows nothing of leases, behind a guard (tenure guard), all of them processes of their own. The holder's request was checked and passed on, and the process that has it is stopped by SIGSTOP before it writes; the holder does not reach the authority any more, its lease runs out, and a successor is granted. It reads, under its claim: the guard lets it in when the service has answered the older request, and not before, though the holder was told long ago that this took too long. So it reads what the old request wrote, and its own write stands. A request that the holder sends after that is refused. Played with a guard that asks the store, and with one that keeps marks.",
+			Unfenced: "Two ways to lose the successor's write: without a guard, and with one that checks each request and does not give turns. The successor is let in at once and writes, the process goes on, and what is left of the old request replaces what was written."},
 	}
 }
 

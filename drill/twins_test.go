@@ -39,6 +39,8 @@ func twins() map[string]func(*worker) {
 		"lagging": func(w *worker) { w.wrap = func(s lease.Store) lease.Store { return &lagging{Store: s} } },
 		// The client's clock runs at half speed.
 		"slow-clock": func(w *worker) { w.clock = func() time.Duration { return w.now() / 2 } },
+		// The guard before a service gives no turns, gives them up early, or lets every claim in.
+		"turnless": turnlessTwin, "impatient": impatientTwin, "lenient": lenientTwin,
 		// Cancelling the work releases the lease at once.
 		"release-on-cancel": func(w *worker) {
 			w.quit = func(ctx context.Context) error {

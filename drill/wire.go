@@ -24,6 +24,9 @@ type setup struct {
 	Rows     bool   `json:"rows,omitempty"` // the values are in a table that may be protected
 	Name     string `json:"name"`           // of the worker in its round: A, B, ...
 	Round    int    `json:"round"`
+	Role     role   `json:"role,omitempty"`    // none: a worker that wants a lease
+	Service  string `json:"service,omitempty"` // the URL of what stands before the resource; none: it is reached as tables
+	NoTurns  bool   `json:"no_turns,omitempty"`
 }
 
 // guard is what the resource checks before a write.
@@ -87,6 +90,7 @@ const (
 	opCancel  op = "cancel"  // cancel that work's context
 	opFinish  op = "finish"  // let that work return
 	opStory   op = "story"   // carry out Step
+	opServe   op = "serve"   // of a service or a guard: say where it listens
 	opForeign op = "foreign" // write by Form, as Role, without any lease
 )
 

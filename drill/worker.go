@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/drill/model"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/internal/clock"
+	"github.com/tenure-go/tenure/internal/upstream"
 	"github.com/tenure-go/tenure/lease"
 )
 
@@ -46,6 +47,7 @@ type worker struct {
 	stop  func(ctx context.Context) error
 	clock func() time.Duration            // that the session believes; nil: its own choice
 	quit  func(ctx context.Context) error // cancels the work
+	door  func(c *upstream.Config)        // of a guard; nil: as it is
 }
 
 // runWorker is Worker with a chance to break it first.
@@ -54,6 +56,10 @@ func runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer, change fu
 	w := &worker{out: &lines{to: stdout}, stop: stopSelf, wrap: func(s lease.Store) lease.Store { return s }}
 	if err := receive(in, &w.setup); err != nil {
 		return fmt.Errorf("%w: reading its setup: %w", ErrProcess, err)
+	}
+	if w.Role != "" {
+		change(w)
+		return w.serve(ctx, in)
 	}
 	w.late = w.writeLate
 	w.quit = func(context.Context) error { w.work.cancel(); return nil }
@@ -151,10 +157,16 @@ func (w *worker) do(ctx context.Context, c command) (reply, error) {
 	case opAcquire:
 		return w.acquire(ctx, c)
 	case opRead:
+		if w.Service != "" {
+			return w.readHTTP(ctx, c)
+		}
 		return w.read(ctx)
 	case opCheck:
 		return reply{}, w.check()
 	case opWrite:
+		if w.Service != "" && (!c.Late || c.Inside != "") {
+			return w.writeHTTP(ctx, c)
+		}
 		return w.write(ctx, c)
 	case opPause:
 		return w.pause(ctx, c)
@@ -313,6 +325,10 @@ func (w *worker) write(ctx context.Context, c command) (reply, error) {
 
 // writeLate sends a write without asking anybody again: straight to the resource, or through the normal API.
 func (w *worker) writeLate(ctx context.Context, c command) (*model.Answer, error) {
+	if w.Service != "" {
+		r, err := w.writeHTTP(ctx, c)
+		return r.Answer, err
+	}
 	write := w.writing(c)
 	write.late = true
 	if c.API {
