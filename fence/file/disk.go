@@ -14,10 +14,9 @@ type parts struct {
 	admit, enter func(fence.Mark, fence.Claim) (fence.Mark, error)
 
 	// lock takes one of the side file's locks, or reports false where it may not wait and another has it.
-	lock   func(side *os.File, which int, wait bool) (bool, error)
-	unlock func(side *os.File, which int) error
-	// distant names the kind of file system of a folder if its locks are not known to be those of all who can open it.
-	distant func(folder string) (string, error)
+	lock     func(side *os.File, which int, wait bool) (bool, error)
+	unlock   func(side *os.File, which int) error
+	kindOfFS func(folder string) (fileSystem, error)
 	// mountedAlone reports whether a file, if it exists, is a mount of its own in its folder.
 	mountedAlone func(path, folder string) (bool, error)
 }
@@ -48,8 +47,14 @@ func realParts() parts {
 			remove:     os.Remove,
 			inode:      inodeOf,
 		},
-		admit: fence.Admit, enter: fence.Enter, lock: lockByte, unlock: unlockByte, distant: distant, mountedAlone: mountedAlone,
+		admit: fence.Admit, enter: fence.Enter, lock: lockByte, unlock: unlockByte, kindOfFS: kindOfFS, mountedAlone: mountedAlone,
 	}
+}
+
+// fileSystem is what speaks against a file system; each field names its kind, if it is so.
+type fileSystem struct {
+	distant    string // its locks are not known to be those of all who can open a file
+	unnumbered string // it makes up inode numbers, or changes them with a rename
 }
 
 // The side file's locks.

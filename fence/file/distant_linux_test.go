@@ -17,10 +17,21 @@ func TestDistantFS(t *testing.T) {
 		if distantFS(kind) == "" {
 			t.Errorf("%#x is taken for local", uint32(kind))
 		}
+		if name := unnumberedFS(kind); name != "" {
+			t.Errorf("%#x is taken for %s", uint32(kind), name)
+		}
 	}
 	for _, kind := range []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, 0x2fc12fc1} {
 		if name := distantFS(kind); name != "" {
 			t.Errorf("%#x is taken for %s", kind, name)
+		}
+		if name := unnumberedFS(kind); name != "" {
+			t.Errorf("%#x is taken for %s", kind, name)
+		}
+	}
+	for _, kind := range []int64{unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC} {
+		if unnumberedFS(kind) == "" {
+			t.Errorf("%#x is taken for one with inodes", kind)
 		}
 	}
 }

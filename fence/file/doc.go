@@ -27,5 +27,6 @@
 // tail of an append that is under way. A process that is stopped inside an operation keeps all others waiting, each for as long as its context
 // lets it ([ErrBusy] says who); a killed one does not. Access lists and extended attributes are not carried over by Replace.
 // FILE and FILE.fence belong together: who deletes both, or restores both from a copy, has taken the mark back. One kernel's
-// locks are meant: file systems of a network are refused unless [Options] says that their locks are shared by all machines.
+// locks are meant: file systems of a network are refused unless [Options] says that their locks are shared by all machines, and FAT
+// always, which does not number its files lastingly.
 package file

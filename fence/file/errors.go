@@ -29,6 +29,8 @@ var (
 	ErrNoLocks = errors.New("no locks to rely on")
 	// ErrNoSync: the folder cannot be made durable.
 	ErrNoSync = errors.New("folder cannot be made durable")
+	// ErrNoNumbers: the file system does not number its files lastingly.
+	ErrNoNumbers = errors.New("files without lasting numbers")
 	// ErrTooLarge: the content is larger than Options.MaxSize.
 	ErrTooLarge = errors.New("too large")
 	// ErrFull: no space is left, or a limit on the size of files or a quota is reached.

@@ -55,7 +55,7 @@ type File struct {
 // file if there is none, and waits for others that use it until ctx ends. Links in path are followed once, here.
 //
 // It returns an [*Error] matching [ErrNoMark] for a file that has content and no side file, unless Options.Adopt; [ErrCorrupt] or [ErrNewer]
-// for a side file that it cannot read; [ErrNoLocks] or [ErrNoSync] for a file system that cannot be relied on; [ErrNotPlain] for a file or side
+// for a side file that it cannot read; [ErrNoLocks], [ErrNoSync] or [ErrNoNumbers] for a file system that cannot be relied on; [ErrNotPlain] for a file or side
 // file that is a link, has several names or is no file; [ErrBusy] if ctx ended first; [ErrFull], [ErrDenied] or [ErrIO]; and an error matching
 // [fence.ErrInvalid] for a path or options that cannot be. The guarded file was not changed, but for the
 // tail of an append that crashed; a side file may have been made.
@@ -155,12 +155,15 @@ func (f *File) resolve() error {
 
 // trust refuses a file system whose locks or whose durability cannot be relied on.
 func (f *File) trust() error {
-	kind, err := f.p.distant(f.folder)
+	kind, err := f.p.kindOfFS(f.folder)
 	if err != nil {
 		return err
 	}
-	if kind != "" && !f.o.SharedLocks {
-		return fault(ErrNoLocks, "the folder is on "+kind+", where a lock may be known to this machine alone; nothing was changed; "+
+	if kind.unnumbered != "" {
+		return fault(ErrNoNumbers, "the folder is on "+kind.unnumbered+", where a file cannot be told from the one that it replaced; nothing was changed; use another file system", nil)
+	}
+	if kind.distant != "" && !f.o.SharedLocks {
+		return fault(ErrNoLocks, "the folder is on "+kind.distant+", where a lock may be known to this machine alone; nothing was changed; "+
 			"use a local file system, or set SharedLocks if the mount's locks are shared by all who use it", nil)
 	}
 	alone, err := f.p.mountedAlone(f.path, f.folder)

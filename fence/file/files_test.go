@@ -235,7 +235,9 @@ func TestInvalid(t *testing.T) {
 // TestUnreliable: what the file system cannot be relied on for is refused before anything is made.
 func TestUnreliable(t *testing.T) {
 	t.Parallel()
-	distantly := func(p *parts) { p.distant = func(string) (string, error) { return "a network's", nil } }
+	distantly := func(p *parts) {
+		p.kindOfFS = func(string) (fileSystem, error) { return fileSystem{distant: "a network's"}, nil }
+	}
 	everybody := func(p *parts) { p.lock = func(*os.File, int, bool) (bool, error) { return true, nil } }
 	for _, c := range []struct {
 		what   string
@@ -244,6 +246,9 @@ func TestUnreliable(t *testing.T) {
 		kind   error
 	}{
 		{"distant", Options{}, distantly, ErrNoLocks},
+		{"without inodes", Options{SharedLocks: true}, func(p *parts) {
+			p.kindOfFS = func(string) (fileSystem, error) { return fileSystem{unnumbered: "FAT"}, nil }
+		}, ErrNoNumbers},
 		{"mounted by itself", Options{}, func(p *parts) { p.mountedAlone = func(string, string) (bool, error) { return true, nil } }, ErrNotPlain},
 		{"distant, with shared locks", Options{SharedLocks: true}, distantly, nil},
 		{"distant, said to have shared locks", Options{SharedLocks: true}, func(p *parts) { distantly(p); everybody(p) }, ErrNoLocks},
@@ -374,7 +379,7 @@ func TestGoroutines(t *testing.T) {
 // TestErrorKinds: none satisfies another, and each says where.
 func TestErrorKinds(t *testing.T) {
 	t.Parallel()
-	kinds := []error{ErrBusy, ErrUnknown, ErrNoMark, ErrCorrupt, ErrNewer, ErrReplaced, ErrChanged, ErrNotPlain, ErrNoLocks, ErrNoSync, ErrTooLarge, ErrFull, ErrDenied, ErrIO}
+	kinds := []error{ErrBusy, ErrUnknown, ErrNoMark, ErrCorrupt, ErrNewer, ErrReplaced, ErrChanged, ErrNotPlain, ErrNoLocks, ErrNoSync, ErrNoNumbers, ErrTooLarge, ErrFull, ErrDenied, ErrIO}
 	for i, kind := range kinds {
 		err := &Error{Path: "/data/orders", Op: "append", Kind: kind, Detail: "do this"}
 		for j, other := range kinds {

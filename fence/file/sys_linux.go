@@ -72,13 +72,22 @@ func distantFS(kind int64) string {
 	return ""
 }
 
-// distant names the kind of file system of a folder if its locks are not known to be those of all who can open it.
-func distant(folder string) (string, error) {
+// unnumberedFS names the file systems whose inodes have no numbers on the disk.
+func unnumberedFS(kind int64) string {
+	switch uint32(kind) {
+	case unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC:
+		return "FAT"
+	}
+	return ""
+}
+
+func kindOfFS(folder string) (fileSystem, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(folder, &st); err != nil {
-		return "", &os.PathError{Op: "statfs", Path: folder, Err: err}
+		return fileSystem{}, &os.PathError{Op: "statfs", Path: folder, Err: err}
 	}
-	return distantFS(int64(st.Type)), nil //nolint:unconvert // it is an int32 on some platforms
+	kind := int64(st.Type) //nolint:unconvert // it is an int32 on some platforms
+	return fileSystem{distant: distantFS(kind), unnumbered: unnumberedFS(kind)}, nil
 }
 
 // mountedAlone reports whether a file, if it exists, is a mount of its own in its folder, as containers are given single files.

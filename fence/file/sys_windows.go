@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/windows"
 )
@@ -65,19 +66,26 @@ func syncFolder(string) error { return nil }
 // resemble does nothing: a new file has the rights that its folder hands down.
 func resemble(*os.File, os.FileInfo) error { return nil }
 
-// distant names the kind of volume of a folder if its locks are not known to be those of all who can open it.
-func distant(folder string) (string, error) {
+func kindOfFS(folder string) (kind fileSystem, err error) {
 	root, err := windows.UTF16PtrFromString(filepath.VolumeName(folder) + `\`)
 	if err != nil {
-		return "", &os.PathError{Op: "drive type", Path: folder, Err: err}
+		return kind, &os.PathError{Op: "drive type", Path: folder, Err: err}
 	}
 	switch windows.GetDriveType(root) {
 	case windows.DRIVE_FIXED, windows.DRIVE_REMOVABLE, windows.DRIVE_RAMDISK:
-		return "", nil
 	case windows.DRIVE_REMOTE:
-		return "a network drive", nil
+		kind.distant = "a network drive"
+	default:
+		kind.distant = "a volume of an unknown kind"
 	}
-	return "a volume of an unknown kind", nil
+	var name [windows.MAX_PATH + 1]uint16
+	if err := windows.GetVolumeInformation(root, nil, 0, nil, nil, nil, &name[0], uint32(len(name))); err != nil {
+		return kind, &os.PathError{Op: "volume information", Path: folder, Err: err}
+	}
+	if strings.Contains(strings.ToUpper(windows.UTF16ToString(name[:])), "FAT") {
+		kind.unnumbered = "FAT"
+	}
+	return kind, nil
 }
 
 func isFull(err error) bool {
