@@ -21,7 +21,7 @@ const limit = 2 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(testdb.Main(m)) }
 
-// install fills a database as docs/sql.md says: roles of people and programs, the schema, the table of the example.
+// install fills a database as docs/sql.md says: roles of people and programs, the schema, the tables of the examples.
 func install(url string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -30,17 +30,17 @@ func install(url string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	if _, err := conn.Exec(ctx, "CREATE ROLE worker LOGIN; CREATE ROLE watch LOGIN"); err != nil {
+	if _, err := conn.Exec(ctx, "CREATE ROLE worker LOGIN; CREATE ROLE watch LOGIN; CREATE ROLE deployer LOGIN"); err != nil {
 		return err
 	}
-	if _, err := postgres.Migrate(ctx, conn, postgres.MigrateOptions{Grant: []string{"worker"}}); err != nil {
+	if _, err := postgres.Migrate(ctx, conn, postgres.MigrateOptions{Grant: []string{"worker", "deployer"}}); err != nil {
 		return err
 	}
 	setup, err := os.ReadFile("setup.sql")
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "GRANT tenure_operator TO watch;\n"+string(setup))
+	_, err = conn.Exec(ctx, "GRANT tenure_operator TO watch; GRANT CREATE ON SCHEMA public TO deployer; SET ROLE deployer;\n"+string(setup))
 	return err
 }
 

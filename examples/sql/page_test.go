@@ -3,11 +3,17 @@
 package sql_test
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenure-go/tenure/internal/testdb"
+	"github.com/tenure-go/tenure/store/postgres"
 )
 
 // section is what the page says under one heading of a function.
@@ -63,46 +69,93 @@ SELECT CASE WHEN has_function_privilege('tenure_user', p.oid, 'EXECUTE') THEN 't
 		WHEN p.proretset AND t.typrelid <> 0 THEN 'TABLE (' || (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, NULL), ', ' ORDER BY a.attnum)
 			FROM pg_attribute a WHERE a.attrelid = t.typrelid) || ')'
 		WHEN pg_get_function_result(p.oid) LIKE 'TABLE(%' THEN replace(pg_get_function_result(p.oid), 'TABLE(', 'TABLE (')
-		WHEN p.proallargtypes IS NOT NULL THEN '(' || (SELECT string_agg(p.proargnames[i] || ' ' || format_type(p.proallargtypes[i], NULL), ', ' ORDER BY i)
+		WHEN p.proargmodes IS NOT NULL AND 'o' = ANY (p.proargmodes) THEN CASE WHEN p.proretset THEN 'TABLE ' ELSE '' END || '(' || (SELECT string_agg(p.proargnames[i] || ' ' || format_type(p.proallargtypes[i], NULL), ', ' ORDER BY i)
 			FROM generate_subscripts(p.proargmodes, 1) i WHERE p.proargmodes[i] = 'o') || ')'
 		ELSE pg_get_function_result(p.oid) END
 FROM pg_proc p JOIN pg_type t ON t.oid = p.prorettype WHERE p.pronamespace = 'tenure'::regnamespace ORDER BY 2`
+
+// function is one that somebody may call.
+type function struct{ role, procedure, signature string }
+
+func (f function) name() string {
+	name, _, _ := strings.Cut(f.procedure, "(")
+	return name
+}
+
+// callable are the functions of the schema in a database.
+func callable(t *testing.T, conn *pgx.Conn) (all []function) {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), catalogSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var f function
+		if err := rows.Scan(&f.role, &f.procedure, &f.signature); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, f)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
 
 // TestPageKnowsEveryFunction holds the page to the catalog: each function that tenure_user or tenure_operator may call has a section, or a
 // row among the Go store's; each section and row is of a function that is there, with the arguments, result and role that it has.
 func TestPageKnowsEveryFunction(t *testing.T) {
 	t.Parallel()
 	described, purposes := signatures(t), purposes(t)
-	rows, err := connect(t, "", database(t)).Query(t.Context(), catalogSQL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	table := "| function | for |\n|---|---|\n"
-	for rows.Next() {
-		var role, procedure, signature string
-		if err := rows.Scan(&role, &procedure, &signature); err != nil {
-			t.Fatal(err)
-		}
-		if at := slices.Index(described, role+": "+signature); at >= 0 {
+	for _, f := range callable(t, connect(t, "", database(t))) {
+		if at := slices.Index(described, f.role+": "+f.signature); at >= 0 {
 			described = slices.Delete(described, at, at+1)
 			continue
 		}
-		if role == "tenure_owner" {
+		if f.role == "tenure_owner" {
 			continue // and nobody else's: a part of other functions
 		}
-		name, _, _ := strings.Cut(procedure, "(")
-		if purposes[name] == "" {
-			t.Errorf("docs/sql.md does not have, for %s: %s", role, signature)
+		if purposes[f.name()] == "" {
+			t.Errorf("docs/sql.md does not have, for %s: %s", f.role, f.signature)
 		}
-		table += "| `" + strings.ReplaceAll(procedure, ",", ", ") + "` | " + purposes[name] + " |\n"
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+		table += "| `" + strings.ReplaceAll(f.procedure, ",", ", ") + "` | " + purposes[f.name()] + " |\n"
 	}
 	for _, extra := range described {
 		t.Errorf("docs/sql.md describes what the schema does not have: %s", extra)
 	}
 	hold(t, "store", table)
+}
+
+// TestPageKnowsTheHalf: what may be called where the fence half alone is installed is described, and is listed under Installing; nothing else is.
+func TestPageKnowsTheHalf(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, "", testdb.Shared(t).Database(t))
+	if _, err := postgres.Migrate(t.Context(), conn, postgres.MigrateOptions{FenceOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	described, purposes := signatures(t), purposes(t)
+	has := map[string]bool{}
+	for _, f := range callable(t, conn) {
+		if f.role == "tenure_owner" || purposes[f.name()] != "" {
+			continue
+		}
+		if !slices.Contains(described, f.role+": "+f.signature) {
+			t.Errorf("docs/sql.md does not have, for %s: %s", f.role, f.signature)
+		}
+		has[strings.TrimPrefix(f.name(), "tenure.")] = true
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "The half has")
+	list, _, _ = strings.Cut(list, ";")
+	listed := strings.Fields(strings.NewReplacer(",", " ", " and ", " ").Replace(list))
+	slices.Sort(listed)
+	if want := slices.Sorted(maps.Keys(has)); !slices.Equal(listed, want) {
+		t.Errorf("docs/sql.md says that the half has %q; it has %q", listed, want)
+	}
 }
 
 // purposes are what the Go store's functions are for, by name, as the page has it.

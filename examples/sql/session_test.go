@@ -128,7 +128,7 @@ func play(t *testing.T, step string, terminals map[string]*terminal, s *steady) 
 	who, act, _ := strings.Cut(head, " ")
 	term := terminals[who]
 	if term == nil {
-		t.Fatalf("session.sql: no terminal %q", who)
+		t.Fatalf("no terminal %q", who)
 	}
 	var why, typed []string
 	for line := range strings.Lines(strings.TrimSpace(body)) {
@@ -152,7 +152,7 @@ func play(t *testing.T, step string, terminals map[string]*terminal, s *steady) 
 		}
 	case "":
 	default:
-		t.Fatalf("session.sql: %q is no act", act)
+		t.Fatalf("%q is no act", act)
 	}
 	for _, command := range commands(strings.Join(typed, "")) {
 		fmt.Fprintf(&shown, "%s=> %s\n", strings.ToLower(who), command)
@@ -163,31 +163,37 @@ func play(t *testing.T, step string, terminals map[string]*terminal, s *steady) 
 	return fmt.Sprintf("**%s.** %s\n\n```text\n%s```\n", who, strings.Join(why, "\n"), shown.String())
 }
 
-// TestSession plays session.sql in two terminals and holds the page to what comes out.
-func TestSession(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("session.sql")
+// playAll types a whole session and returns it as the page shows it. It is an error if it does not show all that is wanted.
+func playAll(t *testing.T, file string, terminals map[string]*terminal, wants []string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := testdb.Shared(t).URLAs("worker", database(t))
-	psql := program(t, []string{"psql"}, "--version")
-	terminals := map[string]*terminal{"A": openTerminal(t, psql, url), "B": openTerminal(t, psql, url)}
 	var s steady
 	var shown []string
 	for _, step := range strings.Split(string(text), "\n--- ")[1:] {
 		shown = append(shown, play(t, step, terminals, &s))
 	}
 	all := strings.Join(shown, "\n")
-	for _, want := range []string{
-		"outcome   | held", "refused token 1", "superseded, newer token 2", "\nTN010\n", "outcome | expired\nover    | session",
-		"line    | 1\nmade_by | worker-a\ntoken   | 1\n-[ RECORD 2 ]\nline    | 2\nmade_by | worker-b\ntoken   | 2\n```",
-	} {
+	for _, want := range wants {
 		if !strings.Contains(all, want) {
-			t.Errorf("the session does not show %q:\n%s", want, all)
+			t.Errorf("%s does not show %q:\n%s", file, want, all)
 		}
 	}
-	hold(t, "session", "\n"+all)
+	return all
+}
+
+// TestSession plays session.sql in two terminals and holds the page to what comes out.
+func TestSession(t *testing.T) {
+	t.Parallel()
+	url := testdb.Shared(t).URLAs("worker", database(t))
+	psql := program(t, []string{"psql"}, "--version")
+	terminals := map[string]*terminal{"A": openTerminal(t, psql, url), "B": openTerminal(t, psql, url)}
+	hold(t, "session", "\n"+playAll(t, "session.sql", terminals, []string{
+		"outcome   | held", "refused token 1", "superseded, newer token 2", "\nTN010\n", "outcome | expired\nover    | session",
+		"line    | 1\nmade_by | worker-a\ntoken   | 1\n-[ RECORD 2 ]\nline    | 2\nmade_by | worker-b\ntoken   | 2\n```",
+	}))
 }
 
 // writing keeps two tests from updating the page at once.

@@ -7,3 +7,8 @@ CREATE TABLE report (
 	PRIMARY KEY (name, line)
 );
 GRANT SELECT, INSERT ON report TO worker;
+
+-- What protect.sql protects.
+CREATE TABLE stock (item text PRIMARY KEY, on_hand int NOT NULL);
+INSERT INTO stock VALUES ('lamp', 7), ('chair', 3);
+GRANT SELECT, INSERT, UPDATE, DELETE ON stock TO worker;
