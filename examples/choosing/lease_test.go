@@ -157,7 +157,7 @@ func onSQLite(t *testing.T) authority {
 				return err
 			}
 			defer tx.Rollback()
-			return errors.Join(sqlite.Protect(t.Context(), tx, sqlite.Protection{Table: "account", Name: "'" + name + "' || ''"}), tx.Commit())
+			return errors.Join(sqlite.Protect(t.Context(), tx, sqlite.Protection{Table: "account", Name: "'" + name + "'"}), tx.Commit())
 		},
 		balance: func() (n int) {
 			t.Helper()
