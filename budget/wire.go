@@ -1,0 +1,95 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Header names of what travels with a request, and with its answer. Adapters of protocols that have a deadline of their own (Connect, gRPC) use that for the first.
+const (
+	HeaderRemaining = "Tenure-Budget-Ms" // of a request: how long the caller still waits, in whole milliseconds, rounded down
+	HeaderAttempt   = "Tenure-Attempt"   // of a request: which attempt it is, from 1
+	HeaderNoRetry   = "Tenure-No-Retry"  // of an answer: "1": it was repeated below already, or is not to be repeated
+	maxHeader       = 32                 // bytes of a number: more is garbage
+	maxAsked        = maxTotal           // what may be asked for at all
+	leastSent       = time.Millisecond   // less than this is not sent: Connect would send no deadline then, and its handler would have none
+)
+
+// Wire is what travels with a request. Durations cross borders, instants never do.
+type Wire struct {
+	Remaining time.Duration // how long the caller still waits; 0: it has not said
+	Attempt   int           // 0: it has not said
+}
+
+// Outgoing is what to send with a request made under ctx: what is left of ctx's own deadline, which [Do] and [Budget.Attempt] set before the reserve. It returns an error
+// matching [ErrNoTime] if less than a millisecond is left: the request must not be sent, because an answer could not be waited for.
+func Outgoing(ctx context.Context) (Wire, error) {
+	w := Wire{Attempt: AttemptNumber(ctx)}
+	if err := ctx.Err(); err != nil {
+		return w, &NoTimeError{What: "a request", Needs: leastSent}
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return w, nil
+	}
+	if w.Remaining = time.Until(deadline); w.Remaining < leastSent {
+		return w, &NoTimeError{What: "a request", Needs: leastSent, Left: w.Remaining}
+	}
+	return w, nil
+}
+
+// Millis is the remaining duration as it is sent, or "" where nothing is known.
+func (w Wire) Millis() string {
+	if w.Remaining <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(w.Remaining.Milliseconds(), 10)
+}
+
+// Asked is what a caller has said of its remaining time. Absent, expired and positive are three different things.
+type Asked int
+
+// What a caller may have said. The zero value is nothing.
+const (
+	Absent   Asked = iota + 1 // it waits as long as it takes
+	Expired                   // it does not wait any more: the answer would reach nobody
+	Positive                  // it waits for so long
+)
+
+// ParseMillis reads what a caller has sent; present is whether it sent anything. The duration is 0 unless it is [Positive]. Values beyond a year count as a
+// year. It returns an error matching [ErrInvalid] for what is no whole number, and for nothing where something is present.
+func ParseMillis(text string, present bool) (Asked, time.Duration, error) {
+	if !present {
+		return Absent, 0, nil
+	}
+	bad := &InvalidError{HeaderRemaining, fmt.Sprintf("%.40q; want whole milliseconds", text)}
+	digits := strings.TrimPrefix(text, "-")
+	if digits == "" || len(text) > maxHeader {
+		return 0, 0, bad
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, 0, bad
+		}
+	}
+	millis, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil && text[0] != '-' || millis > maxAsked.Milliseconds():
+		return Positive, maxAsked, nil // too large for the type, or for anybody
+	case err != nil || millis <= 0:
+		return Expired, 0, nil
+	}
+	return Positive, time.Duration(millis) * time.Millisecond, nil
+}
+
+// ParseAttempt reads an attempt number; 0 for what is none.
+func ParseAttempt(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 1_000_000 {
+		return 0
+	}
+	return n
+}
