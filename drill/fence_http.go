@@ -66,7 +66,7 @@ type door struct {
 
 const (
 	doorWait    = 300 * time.Millisecond // how long the guard lets a request wait for its turn
-	doorTimeout = 500 * time.Millisecond // how long it lets a client wait for the service
+	doorTimeout = 2 * time.Second        // how long it lets a client wait for the service: it is told before its lease is over
 )
 
 // open starts the service and the guard of a round.

