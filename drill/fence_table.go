@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -121,6 +122,12 @@ func protectRowsForRole(ctx context.Context, c *conductor) error {
 	return nil
 }
 
+// longAgo reports whether what a run's id begins with says that it began so long ago that a later drill removes what it left.
+func longAgo(began string, now time.Time) bool {
+	seconds, err := strconv.ParseUint(began, 16, 32)
+	return err == nil && now.Sub(time.Unix(int64(seconds), 0)) > leftAfter
+}
+
 // tableVariant is one way in which a write reaches a protected table.
 type tableVariant struct {
 	Variant
@@ -169,7 +176,7 @@ func playTables(ctx context.Context, o Options, sc Scenario, variants []tableVar
 	return r, errors.Join(failures...)
 }
 
-// holderTTL is of a holder that is stopped, roleTTL of those whom a stranger's writes fall between: nobody waits for their end.
+// holderTTL is of a holder that is stopped, foreignTTL of those whom a stranger's writes fall between: nobody waits for their end.
 const (
 	holderTTL  = time.Second
 	foreignTTL = 5 * time.Second
@@ -257,7 +264,7 @@ func playForeign(asRole bool, forms ...form) func(ctx context.Context, r *round)
 		r.sent = true
 		role := ""
 		if asRole {
-			role = r.c.res.prefix + r.c.run
+			role = r.c.res.role()
 		}
 		for _, way := range forms {
 			if err := steps(ctx, f, command{Op: opForeign, Form: way, Element: "f-" + string(way), Role: role}); err != nil {

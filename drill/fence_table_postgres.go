@@ -89,7 +89,7 @@ func (s postgresSite) refused(err error) error { return postgres.FenceError(fenc
 func (s postgresSite) stranger(ctx context.Context, r *resource, role string, f form, w writing) (refusal string, err error) {
 	err = s.alone(ctx, func(tx pgx.Tx) error {
 		if role != "" { // within the transaction, so that it holds behind a pooler too
-			if _, err := tx.Exec(ctx, `SET LOCAL ROLE `+pgx.Identifier{role}.Sanitize()); err != nil {
+			if _, err := tx.Exec(ctx, `SET LOCAL ROLE `+role); err != nil {
 				return err
 			}
 		}
@@ -135,12 +135,15 @@ func strange(ctx context.Context, tx pgx.Tx, r *resource, f form, w writing) (co
 	return content, err
 }
 
+// role is the name of the role that a run makes: letters, digits and underscores.
+func (r *resource) role() string { return r.prefix + r.run }
+
 // createRole makes a role that may write the run's values and owns nothing. It cannot log in: who writes as this role switches to it.
 func (s postgresSite) createRole(ctx context.Context, r *resource, now time.Time) error {
 	if err := s.sweepRoles(ctx, now); err != nil {
 		return err
 	}
-	role := pgx.Identifier{r.prefix + r.run}.Sanitize()
+	role := r.role()
 	return s.alone(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `CREATE ROLE `+role); hasState(err, mayNot) {
 			return fmt.Errorf("%w: %w", errNoRole, err)
@@ -159,7 +162,7 @@ func (s postgresSite) createRole(ctx context.Context, r *resource, now time.Time
 
 // dropRole takes back what was granted, and drops the role.
 func (s postgresSite) dropRole(ctx context.Context, r *resource) error {
-	role := pgx.Identifier{r.prefix + r.run}.Sanitize()
+	role := r.role()
 	return s.alone(ctx, func(tx pgx.Tx) error {
 		for _, statement := range []string{`REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM ` + role, `REVOKE ALL ON SCHEMA {schema} FROM ` + role, `DROP ROLE ` + role} {
 			if _, err := tx.Exec(ctx, r.sql(statement)); err != nil {
@@ -173,12 +176,9 @@ func (s postgresSite) dropRole(ctx context.Context, r *resource) error {
 // sweepRoles drops the roles of drills that were killed, once their schemas have been dropped. Those that may not be dropped from here stay:
 // another role's, and those with a schema in another database.
 func (s postgresSite) sweepRoles(ctx context.Context, now time.Time) error {
-	form, err := regexp.Compile(`^` + tablePrefix + `([0-9a-f]{8})[0-9a-f]{8}$`)
-	if err != nil {
-		return err
-	}
+	form := regexp.MustCompile(`^` + tablePrefix + `([0-9a-f]{8})[0-9a-f]{8}$`)
 	var old []string
-	err = s.alone(ctx, func(tx pgx.Tx) error {
+	err := s.alone(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT rolname::text FROM pg_roles r WHERE starts_with(rolname, $1)
 			AND NOT EXISTS (SELECT 1 FROM pg_namespace n WHERE n.nspname = r.rolname) LIMIT 4096`, tablePrefix)
 		if err != nil {
@@ -190,16 +190,12 @@ func (s postgresSite) sweepRoles(ctx context.Context, now time.Time) error {
 	swept := 0
 	for _, role := range old {
 		match := form.FindStringSubmatch(role)
-		if err != nil || match == nil || swept == maxSwept {
-			continue
-		}
-		began, bad := strconv.ParseUint(match[1], 16, 32)
-		if bad != nil || now.Sub(time.Unix(int64(began), 0)) <= leftAfter {
+		if err != nil || match == nil || swept == maxSwept || !longAgo(match[1], now) {
 			continue
 		}
 		swept++
 		err = s.alone(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `DROP ROLE `+pgx.Identifier{role}.Sanitize())
+			_, err := tx.Exec(ctx, `DROP ROLE `+role) // letters, digits and underscores
 			return err
 		})
 		if hasState(err, mayNot, stillNeeded, goneAlready) {

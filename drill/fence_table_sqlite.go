@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -90,10 +89,7 @@ func (s sqliteSite) stranger(ctx context.Context, r *resource, _ string, f form,
 
 // sweepProtections takes away what is still known of protected tables that drills left when they were killed, once the tables are gone.
 func sweepProtections(ctx context.Context, tx *sql.Tx, now time.Time) error {
-	form, err := regexp.Compile(`^` + protectedPrefix + `([0-9a-f]{8})[0-9a-f]{8}_value$`)
-	if err != nil {
-		return err
-	}
+	form := regexp.MustCompile(`^` + protectedPrefix + `([0-9a-f]{8})[0-9a-f]{8}_value$`)
 	all, err := sqlite.Protected(ctx, tx)
 	if err != nil {
 		return err
@@ -101,11 +97,7 @@ func sweepProtections(ctx context.Context, tx *sql.Tx, now time.Time) error {
 	swept := 0
 	for _, p := range all {
 		match := form.FindStringSubmatch(p.Table)
-		if match == nil || swept == maxSwept {
-			continue
-		}
-		began, bad := strconv.ParseUint(match[1], 16, 32)
-		if bad != nil || now.Sub(time.Unix(int64(began), 0)) <= leftAfter {
+		if match == nil || swept == maxSwept || !longAgo(match[1], now) {
 			continue
 		}
 		swept++

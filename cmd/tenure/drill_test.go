@@ -148,7 +148,7 @@ func TestDrillOfFiles(t *testing.T) {
 func TestDrillOnPostgres(t *testing.T) {
 	t.Parallel()
 	w, _ := postgresWorld(t, testdb.Shared(t))
-	for _, args := range [][]string{{"pause"}, {"pause", "--high-water"}, {"pause", "--unfenced"}, {"pause-in-transaction"}} {
+	for _, args := range [][]string{{"pause"}, {"pause", "--high-water"}, {"pause", "--unfenced"}, {"pause-in-transaction"}, {"fence-table"}, {"fence-table-foreign", "--unfenced"}} {
 		got, r := drillReport(t, w, append(args, "--rounds", "2", "--json")...)
 		if got.code != 0 || !r.OK || r.LateWritesSent < 2 || strings.Contains(got.stdout+got.stderr, secret) || !strings.HasPrefix(r.Store, "postgres://") {
 			t.Errorf("%q: exit %d, %s%s", args, got.code, got.stdout, got.stderr)
