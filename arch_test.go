@@ -26,6 +26,8 @@ func importTable() []importRow {
 		{"fence/object/s3", []string{"fence/object", "github.com/minio/minio-go/v7"}, "an adapter imports its own client, and the rule"},
 		{"fence/fencehttp", []string{"fence"}, "the door of a service: whoever stands behind it brings no store along"},
 		{"budget", nil, "waiting is everybody's, so it brings nothing along"},
+		{"budget/budgethttp", []string{"budget"}, "an adapter of the standard library's own protocol"},
+		{"budget/budgetsql", []string{"budget"}, "it knows drivers by the methods of their errors, and imports none"},
 		{"internal/clock", nil, "a leaf: reads the boot clock by the system call itself"},
 		{"internal/suites", nil, "a leaf: reads what go test prints"},
 		{"internal/supervise", []string{"internal/clock", "golang.org/x/sys"}, "a leaf: stops a process group by a deadline, whatever the right to run is"},

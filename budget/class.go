@@ -44,30 +44,6 @@ const (
 	PhaseReading    Phase = "reading the answer"
 )
 
-// Error is a failed call with what is known of it. Adapters make it; [ClassOf] and [Do] read it.
-type Error struct {
-	Class Class
-	Phase Phase // empty where it is not known
-	// Again: a refusal that another attempt may find otherwise, such as "too many requests". So is one with RetryAfter.
-	Again bool
-	// RetryAfter is how long the other side asks to be left alone; 0: it has not said.
-	RetryAfter time.Duration
-	// NoRetry: the other side, or a layer behind it, asks that this is not repeated.
-	NoRetry bool
-	Err     error // never nil
-}
-
-// Error is the class, the phase and the cause.
-func (e *Error) Error() string {
-	if e.Phase == "" {
-		return fmt.Sprintf("%v: %v", e.Class, e.Err)
-	}
-	return fmt.Sprintf("%v (%s): %v", e.Class, e.Phase, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
 // ClassOf is what is known of a call that failed with err: what an [*Error] in its chain says; [NotSent] for an error that matches [ErrNoTime] or
 // [ErrThrottled]; [Unknown] for everything else, because an error that nobody has classified proves nothing. It is 0 for nil.
 func ClassOf(err error) Class {

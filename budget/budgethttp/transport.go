@@ -164,14 +164,6 @@ func ErrorOf(resp *http.Response) error {
 	return e
 }
 
-// StatusError is an answer of 400 or above.
-type StatusError struct{ Code int }
-
-// Error is the code and its text.
-func (e *StatusError) Error() string {
-	return "the service answered " + strconv.Itoa(e.Code) + " " + http.StatusText(e.Code)
-}
-
 const maxRetryAfter = 24 * time.Hour
 
 // retryAfter reads seconds, or a date by the service's own Date, so that no two clocks are compared.
