@@ -340,3 +340,37 @@ func TestFenceTableThroughPgBouncer(t *testing.T) {
 		}
 	}
 }
+
+// TestFenceTableLeavesNothing: neither after its end nor when it is interrupted, the role included.
+func TestFenceTableLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, interrupted := range []bool{false, true} {
+		o := onPostgres(t, "fence-table-foreign", "sound", 1)
+		sc, _ := find(o.Scenario)
+		v := foreignVariants(o)[1]
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		arm, role := v.arm, ""
+		v.arm = func(ctx context.Context, c *conductor) error {
+			err := arm(ctx, c)
+			role = c.res.role()
+			if interrupted {
+				cancel()
+			}
+			return err
+		}
+		r, err := conduct(ctx, o, v.scenario(sc))
+		if err != nil || r.OK == interrupted {
+			t.Errorf("interrupted %v: %+v, %v", interrupted, r, err)
+		}
+		conn, err := pgx.Connect(t.Context(), o.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left bool
+		err = conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)`, role).Scan(&left)
+		if err = errors.Join(err, conn.Close(t.Context()), noTraces(o)); err != nil || left || role == "" {
+			t.Errorf("interrupted %v: role %q left: %v, %v", interrupted, role, left, err)
+		}
+	}
+}
