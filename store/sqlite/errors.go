@@ -68,20 +68,41 @@ func (e *FileError) Unwrap() error { return e.Err }
 // RowError matches [fence.ErrRefused]: a protected table refused to have a row written, and the whole statement was undone. It holds a
 // [*fence.RefusedError] for [errors.As]; which row it was, and so which token was needed, a trigger of SQLite's cannot say.
 type RowError struct {
-	Table string // as it was called when it was protected
-	Name  string // the expression that names the row's lease
-	Why   string // and what to do
-	Err   error  // the driver's
+	Table     string        // as it was called when it was protected
+	Name      string        // the expression that names the row's lease
+	Why       string        // and what to do
+	Presented []fence.Claim // by the transaction, as far as [FenceError] was told
+	Err       error         // the driver's
 }
 
-// Error is the trigger's own text, which other programs see as well.
+// Error is the trigger's own text, which other programs see as well, and which claims were presented, if that is known.
 func (e *RowError) Error() string {
-	return refusalPrefix + strconv.Quote(e.Table) + ", written under the lease " + strconv.Quote(e.Name) + ": " + e.Why
+	const most = 3
+	text := refusalPrefix + strconv.Quote(e.Table) + ", written under the lease " + strconv.Quote(e.Name) + ": " + e.Why
+	for i, c := range e.Presented {
+		if i == most {
+			return text + fmt.Sprintf(", and %d more", len(e.Presented)-most)
+		}
+		text += [...]string{"; presented were ", ", "}[min(i, 1)] + fmt.Sprintf("token %d of lease %q", c.Token, c.Name)
+	}
+	return text
 }
 
-// Unwrap returns the refusal as package fence knows it, and the driver's error.
+// Unwrap returns the refusal as package fence knows it, with the claim if just one was presented, and the driver's error.
 func (e *RowError) Unwrap() []error {
-	return []error{&fence.RefusedError{Resource: e.Table, Why: fence.NotGranted}, e.Err}
+	refused := &fence.RefusedError{Resource: e.Table, Why: fence.NotGranted}
+	if len(e.Presented) == 1 {
+		refused.Claim = e.Presented[0]
+	}
+	return []error{refused, e.Err}
+}
+
+// extendedCode is SQLite's whole result code, or 0 for an error that is not SQLite's.
+func extendedCode(err error) int {
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		return e.Code()
+	}
+	return 0
 }
 
 // resultCode is SQLite's primary result code, or 0 for an error that is not SQLite's.

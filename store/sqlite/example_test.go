@@ -32,7 +32,7 @@ func protectOrders(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	path := filepath.Join(folder, "shop.db")
 	store, err := sqlite.Open(ctx, sqlite.Config{Path: path})
 	if err != nil {

@@ -26,20 +26,20 @@ type Tx struct {
 	ctx       context.Context
 	tx        *sql.Tx
 	store     *Store
-	presented bool // Fenced takes back what was presented
+	presented []fence.Claim // which Fenced takes back
 }
 
 // ExecContext runs a statement within the transaction's bound and ctx. The refusal of a protected table is a [*RowError].
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if ctx.Done() == nil || ctx == t.ctx {
 		result, err := t.tx.ExecContext(t.ctx, query, args...)
-		return result, FenceError(err)
+		return result, FenceError(err, t.presented...)
 	}
 	bounded, cancel := context.WithCancelCause(t.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	result, err := t.tx.ExecContext(bounded, query, args...)
-	return result, FenceError(err)
+	return result, FenceError(err, t.presented...)
 }
 
 // QueryContext runs a query within the transaction's bound; ctx is looked at only before it starts.
@@ -154,7 +154,7 @@ func (s *Store) inTurn(ctx context.Context, claim fence.Claim, fn func(ctx conte
 	defer context.AfterFunc(ctx, f.rollback)()
 	if err = verify(ctx, tx, claim, s.kernel, s.bootID); err == nil {
 		own := &Tx{ctx: ctx, tx: tx, store: s}
-		if err = fn(ctx, own); err == nil && own.presented {
+		if err = fn(ctx, own); err == nil && own.presented != nil {
 			err = Done(ctx, own)
 		}
 	} else if resultCode(err) != 0 {

@@ -21,13 +21,11 @@ const (
 )
 
 const (
-	// Each claim of the list is one text, see listed: taking JSON apart further would cost more than the look-ups.
-	presentStatement = `INSERT OR REPLACE INTO tenure_presented (name, acquisition, token, mark)
-		SELECT l.name, l.acquisition, l.token, a.mark FROM tenure_authority a CROSS JOIN pragma_foreign_keys f CROSS JOIN json_each(?1) j
-		CROSS JOIN tenure_lease l ON l.name = substr(j.value, 52) CROSS JOIN tenure_session s ON s.id = l.session
-		WHERE f.foreign_keys = 1 AND a.id = ?4 AND a.boot_id = ?3 AND a.mark <= a.anchor + ?2
-			AND substr(j.value, 1, 51) = hex(l.acquisition) || printf('%019d', l.token) AND l.over = 0
-			AND (l.hold_end = 0 OR l.hold_end > a.anchor + ?2) AND s.ended = 0 AND s.since < l.token AND s.expiry > a.anchor + ?2`
+	// presentStatement leaves it to the table's trigger to verify each claim: all are presented, or none. Each claim of the list is one text, see
+	// listed, because taking more JSON apart would cost more than the look-ups.
+	presentStatement = `INSERT OR REPLACE INTO tenure_presented (name, acquisition, token, mark, at)
+		SELECT substr(j.value, 52), unhex(substr(j.value, 1, 32)), CAST(substr(j.value, 33, 19) AS INTEGER), a.mark, a.anchor + ?2
+		FROM tenure_authority a CROSS JOIN pragma_foreign_keys f CROSS JOIN json_each(?1) j WHERE f.foreign_keys = 1 AND a.id = ?4 AND a.boot_id = ?3`
 	// lockStatement changes nothing and takes the writer lock.
 	lockStatement = `UPDATE tenure_authority SET one = one WHERE one = 0`
 	doneStatement = `DELETE FROM tenure_presented`
@@ -53,7 +51,7 @@ func Present(ctx context.Context, tx DBTX, claims ...fence.Claim) error {
 		return &fence.InvalidError{What: "claims", Problem: fmt.Sprintf("want 1 to %d, not %d", maxPresent, len(claims))}
 	}
 	if own, ok := tx.(*Tx); ok {
-		own.presented = true
+		own.presented = append(own.presented, claims...)
 		return present(ctx, tx, claims, own.store.kernel, own.store.bootID)
 	}
 	k := kernel()
@@ -89,28 +87,31 @@ func present(ctx context.Context, tx DBTX, claims []fence.Claim, now clock.Sourc
 	if err != nil {
 		return err
 	}
-	insert := func(at time.Duration) (int, error) {
+	insert := func(at time.Duration) (bool, error) {
 		result, err := tx.ExecContext(ctx, presentStatement, string(text), int64(at), bootID, claims[0].Authority[:])
+		if extendedCode(err) == lib.SQLITE_CONSTRAINT_TRIGGER {
+			return false, nil
+		}
 		if err != nil {
-			return 0, presentError(ctx, tx, err)
+			return false, presentError(ctx, tx, err)
 		}
 		n, err := result.RowsAffected()
-		return int(n), err
+		return int(n) == len(claims) && sameAuthority(claims), err
 	}
 	if len(claims) <= maxAtOnce {
 		before := now()
-		n, err := insert(before)
-		if err != nil || n == len(claims) && now()-before < verifyAtOnce && sameAuthority(claims) {
+		if all, err := insert(before); err != nil || all && now()-before < verifyAtOnce {
 			return err
 		}
-	} else if _, err := tx.ExecContext(ctx, lockStatement); err != nil {
+	}
+	// There are many, or it waited for the lock, or something is out of the common: the clock is read under the lock.
+	if _, err := tx.ExecContext(ctx, lockStatement); err != nil {
 		return fmt.Errorf("present: %w", err)
 	}
-	// It waited for the lock, or something is out of the common: the clock is read again, under the lock.
-	if n, err := insert(now()); err != nil || n == len(claims) && sameAuthority(claims) {
+	if all, err := insert(now()); err != nil || all {
 		return err
 	}
-	// Something is refused. A caller that does not roll back, as it must, shall have nothing presented.
+	// A caller that does not roll back, as it must, shall have nothing presented.
 	return errors.Join(whyNotPresented(ctx, tx, claims, now, bootID), Done(ctx, tx))
 }
 

@@ -39,6 +39,7 @@ func BenchmarkProtected(b *testing.B) {
 }
 
 func benchWrites(b *testing.B, g *guarded, claims []fence.Claim, rows int, atOnce bool) {
+	b.Helper()
 	ctx := context.Background()
 	g.own.SetMaxOpenConns(1)
 	prepared, err := Prepare(ctx, g.own)
@@ -61,7 +62,7 @@ func benchWrites(b *testing.B, g *guarded, claims []fence.Claim, rows int, atOnc
 				return err
 			}
 		}
-		statement := tx.StmtContext(ctx, update)
+		statement := tx.StmtContext(ctx, update) //nolint:sqlclosecheck // the transaction's end closes it
 		for i := range rows {
 			at := i + 1
 			if atOnce {

@@ -42,6 +42,7 @@ func TestProtectedSaysWhatIsInForce(t *testing.T) {
 		"a partial unique index is made":      {`CREATE UNIQUE INDEX more ON orders (place) WHERE state`, []string{"the table has changed", "more has a WHERE"}},
 		"a column that the name has, renamed": {`ALTER TABLE orders RENAME COLUMN id TO number`, []string{"the table has changed", "is not as it should be"}},
 		"a column is added and one dropped":   {`ALTER TABLE orders ADD COLUMN more; ALTER TABLE orders DROP COLUMN state`, []string{"orders by 'orders/' || id: \n"}},
+		"a trigger that ignores is made":      {`CREATE TRIGGER "my trigger" /* x */ AFTER UPDATE ON orders BEGIN SELECT RAISE ( ignore ); END`, []string{"the table has changed", "my trigger calls RAISE(IGNORE)"}},
 		"a protection that nobody asked for":  {`DELETE FROM tenure_protected WHERE tbl = 'orders'`, []string{"orders by : it has triggers of a protection that nobody asked for"}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +33,7 @@ func TestForgottenDoneIsNotCommitted(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), `UPDATE orders SET state = 'paid' WHERE id = 1`)
 		return err
 	})
-	if resultCode(err) != lib.SQLITE_CONSTRAINT || FenceError(err) != err {
+	if resultCode(err) != lib.SQLITE_CONSTRAINT || errors.Is(FenceError(err), fence.ErrRefused) {
 		t.Errorf("COMMIT without Done: %v, want the driver's constraint error", err)
 	}
 	if after := g.content("orders"); after != before {
@@ -204,7 +207,7 @@ func TestFencedPresents(t *testing.T) {
 	err := fenced(`UPDATE orders SET state = 'stolen' WHERE id = 2`, true)
 	wantRefused(t, "another name", err, "to other names")
 	var refused *fence.RefusedError
-	if !errors.As(err, &refused) || refused.Resource != "orders" {
+	if !errors.As(err, &refused) || refused.Resource != "orders" || refused.Claim != one || !strings.Contains(err.Error(), "presented were token "+one.Token.String()) {
 		t.Errorf("the refusal as package fence knows it: %+v", refused)
 	}
 	if n := g.s.Refusals(); n != 2 {
@@ -215,7 +218,7 @@ func TestFencedPresents(t *testing.T) {
 	}
 	// A function that writes the table of what was presented itself is not committed, and that is certain.
 	err = g.s.Fenced(t.Context(), one, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO tenure_presented (name, acquisition, token, mark) SELECT ?, ?, ?, mark FROM tenure_authority`,
+		_, err := tx.ExecContext(ctx, `INSERT INTO tenure_presented (name, acquisition, token, mark, at) SELECT ?, ?, ?, mark, mark FROM tenure_authority`,
 			one.Name, one.Acquisition[:], int64(one.Token))
 		return err
 	})
@@ -327,4 +330,103 @@ func TestOrphansHideAForgottenDone(t *testing.T) {
 	if n := g.count(`SELECT count(*) FROM tenure_presented`); n != 0 {
 		t.Errorf("%d rows left after the next Done", n)
 	}
+}
+
+// Many claims, to names that JSON and SQL write in their own way; one that does not hold among them, and none is presented.
+func TestPresentManyAndOddNames(t *testing.T) {
+	t.Parallel()
+	g := newUnguarded(t, `CREATE TABLE t (name TEXT PRIMARY KEY)`)
+	g.protect("t", `name`)
+	odd := []string{`a"b`, `a\b`, `<&>`, `it's`, "é", "💺", "\u2028", "{}", "[1]", "null", "1", "%", " a ", strings.Repeat("x", fence.MaxName)}
+	for _, many := range []int{0, 3 * maxAtOnce} {
+		names := slices.Clone(odd)
+		for i := range many {
+			names = append(names, fmt.Sprintf("n/%d", i))
+		}
+		var claims []fence.Claim
+		for _, name := range names {
+			claims = append(claims, g.p.take(name))
+		}
+		stale := g.p.take("stale")
+		g.p.drop(stale)
+		insert := func(tx *sql.Tx) error {
+			for _, name := range names {
+				if _, err := tx.ExecContext(t.Context(), `INSERT INTO t VALUES (?)`, name); err != nil {
+					return FenceError(err, claims...)
+				}
+			}
+			return nil
+		}
+		err := inOwnTx(t.Context(), g.own, func(tx *sql.Tx) error {
+			wantKind(t, Present(t.Context(), tx, append(slices.Clone(claims), stale)...), fence.ErrRefused, "released")
+			err := insert(tx) // though the caller should have rolled back
+			wantRefused(t, "after a refused claim", err, "no claim was presented", "and "+strconv.Itoa(len(names)-3)+" more")
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		err = inOwnTx(t.Context(), g.own, func(tx *sql.Tx) error {
+			return errors.Join(Present(t.Context(), tx, claims...), Present(t.Context(), tx, claims[1], claims[1]), insert(tx), Done(t.Context(), tx))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if n := g.count(`SELECT count(*) FROM t`); n != len(names) {
+			t.Errorf("%d rows, want %d", n, len(names))
+		}
+		err = inOwnTx(t.Context(), g.own, func(tx *sql.Tx) error {
+			if err := Present(t.Context(), tx, claims...); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(t.Context(), `DELETE FROM t`)
+			return errors.Join(err, Done(t.Context(), tx))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		for _, c := range claims {
+			g.p.drop(c)
+		}
+	}
+}
+
+// In a transaction that begins without the writer lock, Present takes it; after a read that others have overtaken, it is begin again.
+func TestPresentInADeferredTransaction(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	claim := g.p.take("orders/1")
+	deferred := plainDB(t, g.s.path, "?_pragma=busy_timeout(5000)&_pragma=foreign_keys(ON)&_txlock=deferred")
+	err := inOwnTx(t.Context(), deferred, func(tx *sql.Tx) error {
+		if err := Present(t.Context(), tx, claim); err != nil {
+			return err
+		}
+		if err := g.foreignAtOnce(steal); resultCode(err) != lib.SQLITE_BUSY {
+			t.Errorf("another may write beside it: %v", err)
+		}
+		_, err := tx.ExecContext(t.Context(), `UPDATE orders SET state = 'paid' WHERE id = 1`)
+		return errors.Join(err, Done(t.Context(), tx))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	err = inOwnTx(t.Context(), deferred, func(tx *sql.Tx) error {
+		var n int
+		if err := tx.QueryRowContext(t.Context(), `SELECT count(*) FROM orders`).Scan(&n); err != nil {
+			return err
+		}
+		if err := g.p.renew(); err != nil {
+			return err
+		}
+		return Present(t.Context(), tx, claim)
+	})
+	if resultCode(err) != lib.SQLITE_BUSY {
+		t.Errorf("after a read that was overtaken: %v, want begin again", err)
+	}
+}
+
+// foreignAtOnce is foreign, without patience.
+func (g *guarded) foreignAtOnce(statement string) error {
+	_, err := plainDB(g.t, g.s.path, "").ExecContext(g.t.Context(), statement)
+	return err
 }

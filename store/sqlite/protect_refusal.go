@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tenure-go/tenure/fence"
+
 	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 )
@@ -14,7 +16,7 @@ const (
 	rowUnnamed   = "its name is NULL, which no claim is to; nothing was written; give the row the columns that its name is made of"
 	rowUnclaimed = "no claim was presented in this transaction; nothing was written; acquire that lease and present its claim (tenure: Present) in the transaction, before the write"
 	rowOfOther   = "the claims that this transaction has presented are to other names; nothing was written; present the one to the row's name too"
-	rowLeftOver  = "the claim to its name was presented by another transaction, which has ended; nothing was written; present it in this one"
+	rowLeftOver  = "what was presented was so by another transaction, which has ended; nothing was written; present the claim to the row's name in this one"
 	rowMet       = "the write meets such a row under a unique key, and no claim to the name of that row was presented; nothing was written; present that one too"
 )
 
@@ -27,10 +29,11 @@ func (g guard) refusal(why string) string {
 }
 
 // FenceError turns the refusal of a protected table, in a driver's error of any statement or row, into a [*RowError], and returns every other
-// error as it is. Statements of the [*Tx] of [Store.Fenced] that are run by ExecContext have passed through it.
-func FenceError(err error) error {
+// error as it is. presented are the claims that the caller's transaction has presented, for the error to name. Statements of the [*Tx] of
+// [Store.Fenced] that are run by ExecContext have passed through it.
+func FenceError(err error, presented ...fence.Claim) error {
 	var e *driver.Error
-	if !errors.As(err, &e) || e.Code() != lib.SQLITE_CONSTRAINT_TRIGGER {
+	if _, typed := errors.AsType[*RowError](err); typed || !errors.As(err, &e) || e.Code() != lib.SQLITE_CONSTRAINT_TRIGGER {
 		return err
 	}
 	// The code is that of every RAISE, also of other people's triggers.
@@ -38,7 +41,7 @@ func FenceError(err error) error {
 	if !ours {
 		return err
 	}
-	refused := &RowError{Err: err}
+	refused := &RowError{Err: err, Presented: presented}
 	rest := text
 	for _, field := range []struct {
 		before string

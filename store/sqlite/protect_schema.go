@@ -12,15 +12,17 @@ CREATE TABLE tenure_presented (
 	acquisition BLOB    NOT NULL,
 	token       INTEGER NOT NULL,
 	mark        INTEGER NOT NULL, -- the authority's when it was presented: any store's next write moves it, and the row is void
+	at          INTEGER NOT NULL, -- authority time when it was presented
 	open        INTEGER NOT NULL DEFAULT 0 CHECK (open = 0) REFERENCES tenure_authority (one) DEFERRABLE INITIALLY DEFERRED
 ) STRICT, WITHOUT ROWID;
 
--- A row by hand proves nothing: it must be the claim of the latest acquisition, not over by anything that is written.
+-- All claims are verified here, those of the library too. A row by hand proves nothing: it must be the claim of the latest acquisition, and not
+-- be over by anything that is written.
 CREATE TRIGGER tenure_presented_insert BEFORE INSERT ON tenure_presented BEGIN
 	SELECT RAISE(ABORT, 'tenure: this claim does not hold; nothing was presented; present claims by the library')
 	WHERE NOT EXISTS (SELECT 1 FROM tenure_lease l CROSS JOIN tenure_session s ON s.id = l.session CROSS JOIN tenure_authority a
-		WHERE l.name = NEW.name AND l.acquisition = NEW.acquisition AND l.token = NEW.token AND l.over = 0
-			AND s.ended = 0 AND s.since < l.token AND s.expiry > a.mark AND (l.hold_end = 0 OR l.hold_end > a.mark) AND a.mark = NEW.mark);
+		WHERE l.name = NEW.name AND l.acquisition = NEW.acquisition AND l.token = NEW.token AND l.over = 0 AND (l.hold_end = 0 OR l.hold_end > NEW.at)
+			AND s.ended = 0 AND s.since < l.token AND s.expiry > NEW.at AND a.one = 1 AND a.mark = NEW.mark AND a.mark <= NEW.at);
 END;
 CREATE TRIGGER tenure_presented_update BEFORE UPDATE ON tenure_presented BEGIN
 	SELECT RAISE(ABORT, 'tenure: what was presented is not changed; nothing was written; present the claim again');

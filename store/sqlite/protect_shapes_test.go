@@ -38,8 +38,18 @@ func TestShapesOfTables(t *testing.T) {
 			[]string{`INSERT INTO t VALUES (2, 2)`, `UPDATE t SET v = 3`, `UPDATE OR REPLACE t SET a = 1 WHERE a = 2`, `REPLACE INTO t VALUES (1, 5)`, `DELETE FROM t`}, nil},
 		"a number as the name": {"t", `id`, "7", `CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT) STRICT; INSERT INTO t VALUES (1, '')`,
 			[]string{`INSERT INTO t VALUES (7, 'a')`, `UPDATE t SET v = 'b' WHERE id = 7`, `DELETE FROM t WHERE id = 7`}, []string{`DELETE FROM t`}},
+		"one INTEGER key without rowid": {"t", `id`, "7", `CREATE TABLE t (id INTEGER PRIMARY KEY, v) WITHOUT ROWID; INSERT INTO t VALUES (1, '')`,
+			[]string{`INSERT INTO t VALUES (7, 'a')`, `UPDATE t SET v = 'b' WHERE id = 7`, `DELETE FROM t WHERE id = 7`}, []string{`REPLACE INTO t VALUES (7, ''), (1, '')`, `UPDATE OR REPLACE t SET id = 7`}},
+		// Names of leases are compared byte by byte, whatever the column's or the expression's collation.
+		"names that differ in case": {"t", `a COLLATE NOCASE`, "x", `CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE, v); INSERT INTO t VALUES (1, 'X', 0)`,
+			[]string{`INSERT INTO t VALUES (7, 'x', 0)`, `UPDATE t SET v = 1 WHERE id = 7`, `DELETE FROM t WHERE id = 7`},
+			[]string{`UPDATE t SET v = 1`, `UPDATE t SET a = 'x'`, `INSERT INTO t (a) VALUES ('X')`, `DELETE FROM t`, `REPLACE INTO t VALUES (1, 'x', 0)`}},
+		"a name in a column of another collation": {"t", `a`, "x", `CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE RTRIM, v); INSERT INTO t VALUES (1, 'x ', 0), (2, 'x', 0)`,
+			[]string{`UPDATE t SET v = 1 WHERE id = 2`, `DELETE FROM t WHERE id = 2`},
+			[]string{`UPDATE t SET v = 1`, `UPDATE t SET a = 'x ' WHERE id = 2`, `UPDATE t SET a = 'x' WHERE id = 1`}},
 		"its own triggers write it": {"t", `a`, "x", `CREATE TABLE t (id INTEGER PRIMARY KEY, a, v DEFAULT 0); INSERT INTO t VALUES (1, 'y', 0);
 			CREATE TRIGGER count AFTER UPDATE OF v ON t BEGIN UPDATE t SET v = NEW.v WHERE a = NEW.v; END;
+			CREATE TRIGGER after BEFORE UPDATE OF id ON t BEGIN SELECT RAISE(IGNORE); END;
 			CREATE TRIGGER more BEFORE INSERT ON t WHEN NEW.a = 'x' AND NEW.v = 9 BEGIN UPDATE t SET v = 8 WHERE a = 'y'; END`,
 			[]string{`INSERT INTO t (id, a) VALUES (7, 'x')`, `UPDATE t SET v = 1 WHERE a = 'x'`, `DELETE FROM t WHERE a = 'x'`},
 			[]string{`INSERT INTO t VALUES (8, 'x', 9)`}},
@@ -96,11 +106,12 @@ func TestTablesThatCannotBeProtected(t *testing.T) {
 	t.Parallel()
 	g := newUnguarded(t, `CREATE TABLE t (a, b, g AS (a), rowid TEXT)`, `CREATE VIEW v AS SELECT * FROM t`, `CREATE VIRTUAL TABLE f USING fts5(a)`,
 		`CREATE TABLE partial (a, b)`, `CREATE UNIQUE INDEX partial_a ON partial (a) WHERE b`, `CREATE TABLE computed (a)`, `CREATE UNIQUE INDEX computed_a ON computed (lower(a))`,
-		`CREATE TABLE generated (a, g AS (a || 1) UNIQUE)`, `CREATE TABLE numbers (rowid, oid, _rowid_)`)
+		`CREATE TABLE generated (a, g AS (a || 1) UNIQUE)`, `CREATE TABLE numbers (rowid, oid, _rowid_)`, `CREATE TABLE ignoring (a)`,
+		`CREATE TRIGGER [before] AFTER DELETE ON ignoring BEGIN SELECT RAISE(IGNORE); END`)
 	before := g.count(`SELECT count(*) FROM sqlite_schema`)
 	for table, says := range map[string]string{
 		"": "1 to", "none": "no such table", "v": "view", "f": "virtual", "f_data": "shadow", "tenure_lease": "own", "TENURE_MARK": "own", "sqlite_schema": "own", "sqlite_temp_schema": "no such table",
-		"partial": "partial_a", "computed": "computed_a", "generated": "column g", "numbers": "row number", "t\x00": "1 to", "t'; DROP TABLE t; --": "no such table",
+		"ignoring": "RAISE(IGNORE)", "partial": "partial_a", "computed": "computed_a", "generated": "column g", "numbers": "row number", "t\x00": "1 to", "t'; DROP TABLE t; --": "no such table",
 		strings.Repeat("x", 10<<20): "1 to",
 	} {
 		err := g.s.Protect(t.Context(), Protection{Table: table, Name: `'x'`})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/tenure-go/tenure/lease"
@@ -18,6 +19,8 @@ type table struct {
 	WithoutRowID int      `json:"without_rowid"`
 	Columns      []column `json:"columns"`
 	Keys         []key    `json:"keys"` // its unique indexes
+	// Triggers are all of the table's, those of a protection too.
+	Triggers []trigger `json:"triggers"`
 }
 
 type column struct {
@@ -45,7 +48,9 @@ const tableStatement = `SELECT json_object('name', l.name, 'type', l.type, 'with
 		FROM pragma_table_xinfo(l.name, 'main') c)),
 	'keys', json((SELECT json_group_array(json_object('index', i.name, 'partial', i.partial,
 			'columns', json((SELECT json_group_array(json_object('cid', k.cid, 'name', k.name, 'collation', k.coll)) FROM pragma_index_xinfo(i.name, 'main') k WHERE k.key))))
-		FROM pragma_index_list(l.name, 'main') i WHERE i."unique")))
+		FROM pragma_index_list(l.name, 'main') i WHERE i."unique")),
+	'triggers', json((SELECT json_group_array(json_object('name', m.name, 'tbl', m.tbl_name, 'sql', m.sql)) FROM main.sqlite_schema m
+		WHERE m.type = 'trigger' AND m.tbl_name = l.name COLLATE NOCASE)))
 	FROM pragma_table_list l WHERE l.schema = 'main' AND l.name = ?1 COLLATE NOCASE`
 
 func badTable(name, format string, args ...any) error {
@@ -85,6 +90,11 @@ func (t table) check() error {
 	case t.WithoutRowID == 0 && t.rowid() == "":
 		return badTable(t.Name, "it has columns named rowid, oid and _rowid_: no trigger can see its row number")
 	}
+	for _, other := range t.Triggers {
+		if other.ignoresAfter() {
+			return badTable(t.Name, "its trigger %s calls RAISE(IGNORE) after the write: the triggers that would refuse the row may then not be run, and the row stays written; make it a BEFORE trigger", other.Name)
+		}
+	}
 	for _, k := range t.Keys {
 		// A row that OR REPLACE deletes under this key could not be found by the trigger.
 		if k.Partial != 0 {
@@ -100,6 +110,15 @@ func (t table) check() error {
 		}
 	}
 	return nil
+}
+
+// ignoresAfter reports whether the trigger may end the work on a row that is written already, by its text: comments aside.
+func (t trigger) ignoresAfter() bool {
+	const name = `("([^"]|"")*"|\[[^]]*\]|` + "`([^`]|``)*`" + `|'([^']|'')*'|[^\s."]+)`
+	text := regexp.MustCompile(`(?s)/\*.*?\*/|--[^\n]*`).ReplaceAllString(t.SQL, " ")
+	after := regexp.MustCompile(`(?is)^\s*create\s+trigger\s+` + name + `(\s*\.\s*` + name + `)?\s+after\b`)
+	ignores := regexp.MustCompile(`(?is)\braise\s*\(\s*ignore\s*\)`)
+	return after.MatchString(text) && ignores.MatchString(text)
 }
 
 // rowid is a name of the row number that no column has taken, or "".

@@ -33,11 +33,10 @@ type guard struct {
 func (g guard) statements() map[string]string {
 	// AFTER, because only then is the row what it will be: its number is drawn, and OR REPLACE has put defaults in place of NULLs.
 	all := map[string]string{
-		onInsert: g.create(onInsert, "AFTER INSERT", "", g.demand("(SELECT "+g.nameOf("NEW")+" AS n) AS r", "")),
-		onDelete: g.create(onDelete, "AFTER DELETE", "", g.demand("(SELECT "+g.nameOf("OLD")+" AS n) AS r", "")),
+		onInsert: g.create(onInsert, "AFTER INSERT", "", g.demand(g.nameOf("NEW"))),
+		onDelete: g.create(onDelete, "AFTER DELETE", "", g.demand(g.nameOf("OLD"))),
 		// A row that moves from one name to another needs both.
-		onUpdate: g.create(onUpdate, "AFTER UPDATE", "", g.demand("(SELECT "+g.nameOf("OLD")+" AS n) AS r", "")+
-			g.demand("(SELECT "+g.nameOf("NEW")+" AS n, "+g.nameOf("OLD")+" AS was) AS r", "r.n IS NOT r.was AND ")),
+		onUpdate: g.create(onUpdate, "AFTER UPDATE", "", g.demand(g.nameOf("OLD"), g.nameOf("NEW"))),
 	}
 	// OR REPLACE deletes the row that it meets under a unique key, and no DELETE trigger fires (but under PRAGMA recursive_triggers). So the
 	// row is looked for before. A trigger cannot tell OR REPLACE from the other clauses: with each of them, the row that is met needs its claim.
@@ -72,15 +71,22 @@ func (g guard) aliased(row string) string {
 	return strings.Join(columns, ", ")
 }
 
-// demand refuses unless a claim to the name r.n was presented.
-func (g guard) demand(from, condition string) string {
+// demand refuses unless a claim to each of the names, one or two, was presented.
+func (g guard) demand(names ...string) string {
+	const held = "EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name COLLATE BINARY = r."
+	row, unnamed, missing := names[0]+" AS n", "r.n IS NULL", "NOT "+held+"n)"
+	if len(names) > 1 {
+		row += ", " + names[1] + " AS m"
+		unnamed += " OR r.m IS NULL"
+		missing += " OR r.m COLLATE BINARY IS NOT r.n AND NOT " + held + "m)"
+	}
 	return fmt.Sprintf(`
-	SELECT CASE WHEN r.n IS NULL THEN RAISE(ABORT, %s)
-		WHEN EXISTS (SELECT 1 FROM tenure_presented AS p WHERE p.name = r.n) THEN RAISE(ABORT, %s)
+	SELECT CASE WHEN %s THEN RAISE(ABORT, %s)
 		WHEN EXISTS (SELECT 1 FROM tenure_in_force) THEN RAISE(ABORT, %s)
+		WHEN EXISTS (SELECT 1 FROM tenure_presented) THEN RAISE(ABORT, %s)
 		ELSE RAISE(ABORT, %s) END
-	FROM %s WHERE %sNOT EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name = r.n);`,
-		g.refusal(rowUnnamed), g.refusal(rowLeftOver), g.refusal(rowOfOther), g.refusal(rowUnclaimed), from, condition)
+	FROM (SELECT %s) AS r WHERE %s;`,
+		unnamed, g.refusal(rowUnnamed), g.refusal(rowOfOther), g.refusal(rowLeftOver), g.refusal(rowUnclaimed), row, missing)
 }
 
 // meet refuses if another row is met, and no claim to its name was presented.
@@ -91,7 +97,7 @@ func (g guard) meet(condition string) string {
 	}
 	return fmt.Sprintf(`
 	SELECT RAISE(ABORT, %s) FROM (SELECT (%s) AS n FROM (SELECT %s FROM %s AS o WHERE %s)) AS r
-	WHERE NOT EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name = r.n);`,
+	WHERE NOT EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name COLLATE BINARY = r.n);`,
 		g.refusal(rowMet), g.name, columns, quote(g.table.Name), condition)
 }
 

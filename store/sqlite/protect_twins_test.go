@@ -75,8 +75,8 @@ func (g *guarded) leaveBehind(c fence.Claim) {
 
 // forge writes a claim into the table of what was presented, past Present.
 func (g *guarded) forge(c fence.Claim) error {
-	_, err := g.stranger.ExecContext(g.t.Context(), `INSERT INTO tenure_presented (name, acquisition, token, mark)
-		SELECT ?, ?, ?, mark FROM tenure_authority`, c.Name, c.Acquisition[:], int64(c.Token))
+	_, err := g.stranger.ExecContext(g.t.Context(), `INSERT INTO tenure_presented (name, acquisition, token, mark, at)
+		SELECT ?, ?, ?, mark, mark FROM tenure_authority`, c.Name, c.Acquisition[:], int64(c.Token))
 	return err
 }
 
@@ -103,7 +103,7 @@ func changedSQL(t *testing.T, kind, name, from, to string) []string {
 func TestBrokenProtections(t *testing.T) {
 	t.Parallel()
 	withoutKey := []string{`DROP TRIGGER tenure_presented_insert`, `DROP TRIGGER tenure_presented_update`, `DROP VIEW tenure_in_force`, `DROP TABLE tenure_presented`,
-		`CREATE TABLE tenure_presented (name TEXT PRIMARY KEY, acquisition BLOB NOT NULL, token INTEGER NOT NULL, mark INTEGER NOT NULL) STRICT, WITHOUT ROWID`,
+		`CREATE TABLE tenure_presented (name TEXT PRIMARY KEY, acquisition BLOB NOT NULL, token INTEGER NOT NULL, mark INTEGER NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID`,
 		`CREATE VIEW tenure_in_force AS SELECT p.name AS name FROM tenure_presented p CROSS JOIN tenure_authority a WHERE a.one = 1 AND a.mark = p.mark`}
 	for guarantee, breaks := range map[string][]string{
 		"a foreign UPDATE is refused":                           {`DROP TRIGGER tenure_protect_update_orders`},
