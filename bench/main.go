@@ -1,6 +1,6 @@
 // Command bench measures the authorities against their floors and against what people write by hand, in one run, so that
 // ratios mean something. On SQLite: group commit against one transaction per operation, fenced against unfenced
-// transactions, renewals beside busy processes, the renewal of a session that holds many leases, and a whole short
+// transactions, writes to protected tables, renewals beside busy processes, the renewal of a session that holds many leases, and a whole short
 // process. On PostgreSQL, on private servers that it starts: cycles of distinct and of one contended name, attempts that
 // lose, renewals, fenced writes, writes to protected tables, leases that expire together, a slow disk, and a profile.
 //

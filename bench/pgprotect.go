@@ -114,11 +114,24 @@ func runPGProtect(ctx context.Context, p *plan, r *report.Report) (err error) {
 		return err
 	}
 	r.Method = fmt.Sprintf(pgProtectMethod, report.Format(float64(rows)), f.width)
+	found, err := runProtect(ctx, p, protectShapes(), f.turns)
+	if err != nil {
+		return err
+	}
+	protectReport(r, protectShapes(), found)
+	r.Notes = append(r.Notes,
+		"A trigger fires once for each statement, whatever the number of rows, and asks once for each name: so rows of one name cost little, and rows with a lease each cost a look at each lease, at present and again at the write, because what was presented is believed by nobody.",
+		"To present a claim locks the row of its lease (FOR SHARE), and PostgreSQL writes a row lock to the row's page and to its log: 1,000 claims are 1,000 such writes in each transaction.")
+	return nil
+}
+
+// runProtect measures each of the statements, by name, goroutines and round: the p50.
+func runProtect(ctx context.Context, p *plan, shapes []protectShape, turns func(protectShape) []fencedRow) (map[string]map[int][]float64, error) {
 	found := map[string]map[int][]float64{}
-	err = p.eachRound(ctx, func(int) error {
-		for _, shape := range protectShapes() {
+	return found, p.eachRound(ctx, func(int) error {
+		for _, shape := range shapes {
 			for _, g := range shape.goroutines {
-				took, err := takeTurns(ctx, f.turns(shape), g, shape.block, 3*p.cell)
+				took, err := takeTurns(ctx, turns(shape), g, shape.block, 3*p.cell)
 				if err != nil {
 					return err
 				}
@@ -132,22 +145,13 @@ func runPGProtect(ctx context.Context, p *plan, r *report.Report) (err error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	protectTables(r, found)
-	return nil
 }
 
-// open acquires the leases, and makes and fills the tables: so many rows in each.
-func (f *pgProtectSide) open(ctx context.Context, rows, goroutines int) error {
-	store, err := f.store(ctx, f.server.URL(pgDatabase), postgres.Options{})
-	if err != nil {
-		return err
-	}
+// acquireOrders takes leases to orders/1 to orders/1000, so many at a time as one acquisition may name.
+func acquireOrders(ctx context.Context, store lease.Store) (claims []fence.Claim, err error) {
 	c, err := newClient(ctx, store, lease.MaxTTL)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	names := make([]string, protectMany)
 	for i := range names {
@@ -156,11 +160,23 @@ func (f *pgProtectSide) open(ctx context.Context, rows, goroutines int) error {
 	for some := range slices.Chunk(names, lease.MaxNames) {
 		_, grants, err := c.acquire(ctx, some...)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, grant := range grants {
-			f.claims = append(f.claims, grant.Claim)
+			claims = append(claims, grant.Claim)
 		}
+	}
+	return claims, nil
+}
+
+// open acquires the leases, and makes and fills the tables: so many rows in each.
+func (f *pgProtectSide) open(ctx context.Context, rows, goroutines int) error {
+	store, err := f.store(ctx, f.server.URL(pgDatabase), postgres.Options{})
+	if err != nil {
+		return err
+	}
+	if f.claims, err = acquireOrders(ctx, store); err != nil {
+		return err
 	}
 	for _, shape := range protectShapes() {
 		for _, side := range f.sides {
@@ -261,10 +277,11 @@ func (f *pgProtectSide) write(ctx context.Context, shape protectShape, side prot
 	})
 }
 
-func protectTables(r *report.Report, found map[string]map[int][]float64) {
+// protectReport shows each statement with each side, and holds the protected one to its twin.
+func protectReport(r *report.Report, shapes []protectShape, found map[string]map[int][]float64) {
 	t := report.Table{Title: "One transaction, p50 in microseconds, and its ratio to the twin's:", Label: "statement, goroutines",
 		Columns: []string{protectTwin + ", us", protectPresent + ", us", protectFull + ", us", "ratio of present alone", "ratio"}}
-	for _, shape := range protectShapes() {
+	for _, shape := range shapes {
 		for _, g := range shape.goroutines {
 			twin, presented, full := found[shape.name+": "+protectTwin][g], found[shape.name+": "+protectPresent][g], found[shape.name+": "+protectFull][g]
 			ratio := stats.Ratios(full, twin)
@@ -274,7 +291,4 @@ func protectTables(r *report.Report, found map[string]map[int][]float64) {
 		}
 	}
 	r.Tables = append(r.Tables, t)
-	r.Notes = append(r.Notes,
-		"A trigger fires once for each statement, whatever the number of rows, and asks once for each name: so rows of one name cost little, and rows with a lease each cost a look at each lease, at present and again at the write, because what was presented is believed by nobody.",
-		"To present a claim locks the row of its lease (FOR SHARE), and PostgreSQL writes a row lock to the row's page and to its log: 1,000 claims are 1,000 such writes in each transaction.")
 }

@@ -69,7 +69,10 @@ func (f *pgProtectSide) describe(t *testing.T, table string) string {
 
 // TestProtectStatementsAreThoseOfTheReport: 1,000 rows are 1,000 rows.
 func TestProtectStatementsAreThoseOfTheReport(t *testing.T) {
-	for _, shape := range protectShapes() {
+	if len(sqliteProtectShapes()) != 6 {
+		t.Errorf("SQLite has %d of the 6 statements", len(sqliteProtectShapes()))
+	}
+	for _, shape := range slices.Concat(protectShapes(), sqliteProtectShapes()) {
 		if want := map[bool]int64{true: 1, false: protectMany}[strings.Contains(shape.name, "1 row")]; shape.rows() != want {
 			t.Errorf("%s writes %d rows", shape.name, shape.rows())
 		}

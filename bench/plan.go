@@ -21,6 +21,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"commit", "Group commit against one transaction per operation", runCommit},
 		{"fenced", "Fenced against unfenced transactions", runFenced},
+		{"sqlite-protect", "Writes to protected and to unprotected tables", runSQLiteProtect},
 		{"processes", "Renewals beside busy processes on one file", runProcesses},
 		{"renewal", "Renewal of a session that holds 50,000 leases", runRenewal},
 		{"pg-cycle", "PostgreSQL: acquire and release against a hand-written lease", runPGCycle},
