@@ -349,7 +349,6 @@ func TestFenceTableLeavesNothing(t *testing.T) {
 		sc, _ := find(o.Scenario)
 		v := foreignVariants(o)[1]
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		arm, role := v.arm, ""
 		v.arm = func(ctx context.Context, c *conductor) error {
 			err := arm(ctx, c)
@@ -360,6 +359,7 @@ func TestFenceTableLeavesNothing(t *testing.T) {
 			return err
 		}
 		r, err := conduct(ctx, o, v.scenario(sc))
+		cancel()
 		if err != nil || r.OK == interrupted {
 			t.Errorf("interrupted %v: %+v, %v", interrupted, r, err)
 		}
