@@ -98,9 +98,6 @@ func (f *sqliteProtectSide) open(ctx context.Context, path string, rows int) (er
 			}
 		}
 	}
-	if _, err := f.db.ExecContext(ctx, `ANALYZE`); err != nil {
-		return err
-	}
 	for _, shape := range sqliteProtectShapes() {
 		for _, side := range f.sides {
 			if err := f.write(ctx, shape, side); err != nil {
