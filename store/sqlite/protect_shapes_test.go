@@ -30,6 +30,13 @@ func TestShapesOfTables(t *testing.T) {
 		"generated columns": {"t", `g`, "o/7", `CREATE TABLE t (id INTEGER PRIMARY KEY, g AS ('o/' || id), s AS (g || '!') STORED, v); INSERT INTO t (id) VALUES (1)`,
 			[]string{`INSERT INTO t (id) VALUES (7)`, `UPDATE t SET v = 1 WHERE id = 7`, `REPLACE INTO t (id, v) VALUES (7, 2)`, `DELETE FROM t WHERE id = 7`},
 			[]string{`UPDATE t SET id = 7 WHERE id = 1`, `UPDATE OR REPLACE t SET id = 7 WHERE id = 1`, `DELETE FROM t`}},
+		"unique indexes of a part, and on expressions": {"t", `'o/' || id`, "o/7", `CREATE TABLE t (id INTEGER PRIMARY KEY, seat, active, code TEXT NOT NULL DEFAULT ('D' || '1'), "a b" TEXT);
+			CREATE UNIQUE INDEX t_seat ON t (seat /* , ( */ DESC) -- not for all
+			WHERE active > 0 AND seat IS NOT ')';
+			CREATE UNIQUE INDEX t_code ON t (lower(code) || ',' DESC, [a b] COLLATE NOCASE ASC);
+			INSERT INTO t VALUES (1, 's', 1, 'C', 'p'), (2, 's', 0, 'd1', 'q')`,
+			[]string{`INSERT INTO t VALUES (7, 's', 0, 'c', 'x')`, `UPDATE t SET seat = 'u', active = 1 WHERE id = 7`, `REPLACE INTO t VALUES (7, 'v', 1, 'e', 'p')`, `DELETE FROM t WHERE id = 7`},
+			[]string{`REPLACE INTO t VALUES (7, 's', 1, 'x', 'x')`, `REPLACE INTO t VALUES (7, 'x', 1, 'c', 'P')`, `REPLACE INTO t VALUES (7, 'x', 1, NULL, 'Q')`, `INSERT INTO t VALUES (7, 's', 1, 'x', 'x')`}},
 		"names of Tenure's own and of SQL": {`t"a'b; --`, `"name" || token || mark || "or""der" || [text]`, "n1mot", `CREATE TABLE "t""a'b; --" (name, token, mark, "or""der", text, n, UNIQUE (name, "or""der"));
 			INSERT INTO "t""a'b; --" VALUES ('y', 1, 'm', 'o', 't', 0)`,
 			[]string{`INSERT INTO "t""a'b; --" VALUES ('n', 1, 'm', 'o', 't', 0)`, `UPDATE "t""a'b; --" SET n = 1 WHERE name = 'n'`, `DELETE FROM "t""a'b; --" WHERE name = 'n'`},
@@ -105,13 +112,12 @@ func TestCascades(t *testing.T) {
 func TestTablesThatCannotBeProtected(t *testing.T) {
 	t.Parallel()
 	g := newUnguarded(t, `CREATE TABLE t (a, b, g AS (a), rowid TEXT)`, `CREATE VIEW v AS SELECT * FROM t`, `CREATE VIRTUAL TABLE f USING fts5(a)`,
-		`CREATE TABLE partial (a, b)`, `CREATE UNIQUE INDEX partial_a ON partial (a) WHERE b`, `CREATE TABLE computed (a)`, `CREATE UNIQUE INDEX computed_a ON computed (lower(a))`,
 		`CREATE TABLE generated (a, g AS (a || 1) UNIQUE)`, `CREATE TABLE numbers (rowid, oid, _rowid_)`, `CREATE TABLE ignoring (a)`,
 		`CREATE TRIGGER [before] AFTER DELETE ON ignoring BEGIN SELECT RAISE(IGNORE); END`)
 	before := g.count(`SELECT count(*) FROM sqlite_schema`)
 	for table, says := range map[string]string{
 		"": "1 to", "none": "no such table", "v": "view", "f": "virtual", "f_data": "shadow", "tenure_lease": "own", "TENURE_MARK": "own", "sqlite_schema": "own", "sqlite_temp_schema": "no such table",
-		"ignoring": "RAISE(IGNORE)", "partial": "partial_a", "computed": "computed_a", "generated": "column g", "numbers": "row number", "t\x00": "1 to", "t'; DROP TABLE t; --": "no such table",
+		"ignoring": "RAISE(IGNORE)", "generated": "column g", "numbers": "row number", "t\x00": "1 to", "t'; DROP TABLE t; --": "no such table",
 		strings.Repeat("x", 10<<20): "1 to",
 	} {
 		err := g.s.Protect(t.Context(), Protection{Table: table, Name: `'x'`})
@@ -179,5 +185,46 @@ func TestRowsWithoutAName(t *testing.T) {
 	}
 	if err := g.write(claim, `INSERT INTO t (a) VALUES ('x'), (7)`); err != nil {
 		t.Error(err)
+	}
+}
+
+// What UPDATE OR REPLACE deletes under a unique index of a part, or on an expression: that row's claim is needed too.
+func TestUpdateOrReplaceUnderPartsAndExpressions(t *testing.T) {
+	t.Parallel()
+	for _, statement := range []string{`UPDATE OR REPLACE t SET active = 1 WHERE id = 2`, `UPDATE OR REPLACE t SET code = 'C' WHERE id = 2`, `UPDATE OR REPLACE t SET id = 1 WHERE id = 2`} {
+		g := newUnguarded(t, `CREATE TABLE t (id INTEGER PRIMARY KEY, seat, active, code); CREATE UNIQUE INDEX t_seat ON t (seat) WHERE active = 1;
+			CREATE UNIQUE INDEX t_code ON t (lower(code)); INSERT INTO t VALUES (1, 's', 1, 'c'), (2, 's', 0, 'd')`)
+		g.protect("t", `'o/' || id`)
+		one, two := g.p.take("o/1"), g.p.take("o/2")
+		wantRefused(t, statement, g.write([]fence.Claim{two}, statement), "o/")
+		if err := g.write([]fence.Claim{two}, `UPDATE OR REPLACE t SET seat = 'u', code = 'D' WHERE id = 2`, `UPDATE t SET seat = 's' WHERE id = 2`); err != nil {
+			t.Errorf("an update that meets nothing: %v", err)
+		}
+		if err := g.write([]fence.Claim{one, two}, statement); err != nil {
+			t.Errorf("%s, under both claims: %v", statement, err)
+		}
+		if n := g.count(`SELECT count(*) FROM t`); n != 1 {
+			t.Errorf("%s: %d rows are left, want 1", statement, n)
+		}
+	}
+}
+
+func TestIndexParts(t *testing.T) {
+	t.Parallel()
+	for definition, want := range map[string]string{
+		`CREATE UNIQUE INDEX i ON t (a)`:                                        `a|`,
+		`CREATE UNIQUE INDEX "i (" ON [t)] (a ASC, lower(b), "c,d" desc)`:       `a;lower(b);"c,d"|`,
+		"CREATE UNIQUE INDEX i ON t (a -- (,\n, b /* ) */)\nwhere a IN (1, 2)":  `a;b|a IN (1, 2)`,
+		`CREATE UNIQUE INDEX i ON t (a || ')' || 'it''s,' COLLATE NOCASE DESC)`: `a || ')' || 'it''s,' COLLATE NOCASE|`,
+	} {
+		items, where, ok := indexParts(definition)
+		if got := strings.Join(items, ";") + "|" + where; !ok || got != want {
+			t.Errorf("%s: %s, %v, want %s", definition, got, ok, want)
+		}
+	}
+	for _, definition := range []string{``, `CREATE UNIQUE INDEX i ON t`, `CREATE UNIQUE INDEX i ON t (a`, `CREATE UNIQUE INDEX i ON t (a) WITH x`} {
+		if items, where, ok := indexParts(definition); ok {
+			t.Errorf("%q was understood as %q, %q", definition, items, where)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tenure-go/tenure/lease"
@@ -31,14 +32,14 @@ type column struct {
 }
 
 type key struct {
-	Index   string      `json:"index"`
-	Partial int         `json:"partial"`
-	Columns []keyColumn `json:"columns"`
+	Index   string    `json:"index"`
+	Partial int       `json:"partial"`
+	SQL     *string   `json:"sql"` // its definition, if it has one of its own
+	Parts   []keyPart `json:"parts"`
 }
 
-type keyColumn struct {
-	CID       int     `json:"cid"` // -2: an expression
-	Name      *string `json:"name"`
+type keyPart struct {
+	Name      *string `json:"name"` // of the column; none for an expression
 	Collation string  `json:"collation"`
 }
 
@@ -47,7 +48,8 @@ const tableStatement = `SELECT json_object('name', l.name, 'type', l.type, 'with
 	'columns', json((SELECT json_group_array(json_object('name', c.name, 'not_null', c."notnull", 'default', c.dflt_value, 'hidden', c.hidden))
 		FROM pragma_table_xinfo(l.name, 'main') c)),
 	'keys', json((SELECT json_group_array(json_object('index', i.name, 'partial', i.partial,
-			'columns', json((SELECT json_group_array(json_object('cid', k.cid, 'name', k.name, 'collation', k.coll)) FROM pragma_index_xinfo(i.name, 'main') k WHERE k.key))))
+			'sql', (SELECT m.sql FROM main.sqlite_schema m WHERE m.type = 'index' AND m.name = i.name),
+			'parts', json((SELECT json_group_array(json_object('name', k.name, 'collation', k.coll)) FROM pragma_index_xinfo(i.name, 'main') k WHERE k.key))))
 		FROM pragma_index_list(l.name, 'main') i WHERE i."unique")),
 	'triggers', json((SELECT json_group_array(json_object('name', m.name, 'tbl', m.tbl_name, 'sql', m.sql)) FROM main.sqlite_schema m
 		WHERE m.type = 'trigger' AND m.tbl_name = l.name COLLATE NOCASE)))
@@ -96,20 +98,58 @@ func (t table) check() error {
 		}
 	}
 	for _, k := range t.Keys {
-		// A row that OR REPLACE deletes under this key could not be found by the trigger.
-		if k.Partial != 0 {
-			return badTable(t.Name, "unique index %s has a WHERE: what OR REPLACE deletes under it is not seen by triggers; keep what it is for in a table of its own", k.Index)
+		columns, _, _, ok := t.read(k)
+		if !ok {
+			return badTable(t.Name, "the definition of its unique index %s is not understood", k.Index)
 		}
-		for _, c := range k.Columns {
-			if c.Name == nil {
-				return badTable(t.Name, "unique index %s is over an expression: what OR REPLACE deletes under it is not seen by triggers", k.Index)
-			}
-			if t.column(*c.Name).Hidden != 0 {
-				return badTable(t.Name, "unique index %s is over the generated column %s: what OR REPLACE deletes under it is not seen by triggers", k.Index, *c.Name)
+		for _, c := range columns {
+			// Before an UPDATE, releases of SQLite differ in whether they have computed it.
+			if t.column(c).Hidden != 0 {
+				return badTable(t.Name, "unique index %s is over the generated column %s: what OR REPLACE deletes under it is not seen by triggers; make the index on the expression itself", k.Index, c)
 			}
 		}
 	}
 	return nil
+}
+
+// read returns the columns that a key depends on, what it is over, as SQL, and its condition, or "".
+func (t table) read(k key) (columns, items []string, where string, ok bool) {
+	plain := k.Partial == 0
+	for _, part := range k.Parts {
+		if part.Name == nil {
+			plain = false
+			continue
+		}
+		columns = append(columns, *part.Name)
+		items = append(items, quote(*part.Name))
+	}
+	if plain {
+		return columns, items, "", true
+	}
+	if k.SQL == nil {
+		return nil, nil, "", false
+	}
+	items, where, ok = indexParts(*k.SQL)
+	if !ok || len(items) != len(k.Parts) {
+		return nil, nil, "", false
+	}
+	columns = nil
+	for text := strings.Join(items, " ") + " " + where; text != ""; {
+		n, _ := element(text)
+		if c := t.column(unquote(text[:n])); c.Name != "" && !slices.Contains(columns, c.Name) {
+			columns = append(columns, c.Name)
+		}
+		text = text[n:]
+	}
+	return columns, items, where, true
+}
+
+// unquote is the identifier that an element of SQL is, in quotes or not; a quote within is left doubled, so such a name is not found by it.
+func unquote(element string) string {
+	if len(element) >= 2 && strings.IndexByte("\"`[", element[0]) >= 0 {
+		return element[1 : len(element)-1]
+	}
+	return element
 }
 
 // ignoresAfter reports whether the trigger may end the work on a row that is written already, by its text: comments aside.

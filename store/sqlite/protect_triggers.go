@@ -107,7 +107,7 @@ type uniqueKey struct{ same, differs []string }
 // met: o has the key that the new row is going to have.
 func (k uniqueKey) met() string { return strings.Join(k.same, " AND ") }
 
-// changed: an update gives the row another key. A row that keeps its key meets none.
+// changed: an update gives the row another key, as far as the columns can tell. A row that keeps its key meets none.
 func (k uniqueKey) changed() string { return strings.Join(k.differs, " OR ") }
 
 // keys are all by which a row may be met: the row number, if the table has one, and its unique indexes.
@@ -120,17 +120,36 @@ func (g guard) keys() []uniqueKey {
 	}
 	for _, index := range g.table.Keys {
 		var k uniqueKey
-		for _, part := range index.Columns {
-			c := g.table.column(*part.Name)
-			value := "NEW." + quote(c.Name)
-			if c.NotNull != 0 && c.Default != nil {
-				value = "ifnull(" + value + ", (" + *c.Default + "))" // as OR REPLACE does, after this trigger
-			}
+		columns, items, where, _ := g.table.read(index)
+		row := make([]string, len(columns))
+		for i, c := range columns {
+			row[i] = g.coming(c) + " AS " + quote(c)
+			k.differs = append(k.differs, "NEW."+quote(c)+" COLLATE BINARY IS NOT OLD."+quote(c))
+		}
+		coming := func(expression string) string {
+			return "(SELECT (" + expression + ") FROM (SELECT " + strings.Join(row, ", ") + "))"
+		}
+		for i, part := range index.Parts {
 			collate := " COLLATE " + quote(part.Collation) // the index's, which may be another than the column's
-			k.same = append(k.same, "o."+quote(c.Name)+collate+" = "+value)
-			k.differs = append(k.differs, "NEW."+quote(c.Name)+collate+" IS NOT OLD."+quote(c.Name))
+			if part.Name != nil {
+				k.same = append(k.same, "o."+quote(*part.Name)+collate+" = "+g.coming(*part.Name))
+			} else {
+				k.same = append(k.same, "("+items[i]+")"+collate+" = "+coming(items[i]))
+			}
+		}
+		if where != "" {
+			k.same = append(k.same, "("+where+")", coming(where))
 		}
 		keys = append(keys, k)
 	}
 	return keys
+}
+
+// coming is what a column is going to hold: OR REPLACE puts the default in place of a NULL that may not be, after the trigger has run.
+func (g guard) coming(name string) string {
+	c := g.table.column(name)
+	if c.NotNull != 0 && c.Default != nil {
+		return "ifnull(NEW." + quote(name) + ", (" + *c.Default + "))"
+	}
+	return "NEW." + quote(name)
 }
