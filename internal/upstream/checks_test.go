@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -220,15 +221,58 @@ func TestStoreThatIsAway(t *testing.T) {
 
 // TestCheckThatHangs ends in time, and is not let in.
 func TestCheckThatHangs(t *testing.T) {
-	hangs := fencehttp.CheckFunc(func(ctx context.Context, _ string, _ fence.Claim) error {
-		<-ctx.Done()
-		return context.Cause(ctx)
+	synctest.Test(t, func(t *testing.T) {
+		hangs := fencehttp.CheckFunc(func(ctx context.Context, _ string, _ fence.Claim) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		began := time.Now()
+		err := limited{check: bounded{hangs}, slots: make(chan struct{}, 1)}.Within(t.Context(), "r", claimed("r", 1), func(context.Context) error {
+			t.Error("served")
+			return nil
+		})
+		if !errors.Is(err, errSilent) || time.Since(began) != checkBound {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
 	})
-	err := limited{check: bounded{hangs}, slots: make(chan struct{}, 1)}.Within(t.Context(), "r", claimed("r", 1), func(context.Context) error {
-		t.Error("served")
-		return nil
-	})
-	if !errors.Is(err, errSilent) {
-		t.Errorf("%v", err)
+}
+
+// TestForgedClaims: a claim that nobody was granted, one from the future and one of another authority are not let in.
+func TestForgedClaims(t *testing.T) {
+	for _, kind := range []string{"sqlite", "postgres"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p, s := place(t, kind)
+			_, claim := holder(t, s, time.Minute)
+			strict := start(t, New, func(c *Config) { c.Check = opened(t, CheckOptions{Place: p}) })
+			marks := start(t, New, func(c *Config) { c.Check = opened(t, CheckOptions{Place: p, HighWater: true}) })
+			if a := marks.under(claim, ""); a.status != 200 {
+				t.Fatalf("%+v", a)
+			}
+			future, foreign, nobodys := claim, claim, claim
+			future.Token += 1 << 40
+			foreign.Authority = fence.ID{9}
+			nobodys.Acquisition = fence.ID{9}
+			for name, c := range map[string]struct {
+				w      *world
+				claim  fence.Claim
+				status int
+				kind   error
+			}{
+				"strict, nobody's":      {strict, nobodys, 412, fence.ErrRefused},
+				"strict, foreign":       {strict, foreign, 409, fence.ErrForeign},
+				"strict, of the future": {strict, future, 409, fence.ErrAhead},
+				"marks, foreign":        {marks, foreign, 409, fence.ErrForeign},
+				"marks, of the future":  {marks, future, 409, fence.ErrAhead},
+			} {
+				before := len(c.w.elements())
+				if a := c.w.under(c.claim, ""); a.status != c.status || !errors.Is(a.err, c.kind) || len(c.w.elements()) != before {
+					t.Errorf("%s: %+v", name, a)
+				}
+			}
+			if a := marks.under(claim, ""); a.status != 200 {
+				t.Errorf("the holder afterwards: %+v", a)
+			}
+		})
 	}
 }
