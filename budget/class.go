@@ -44,11 +44,15 @@ const (
 	PhaseReading    Phase = "reading the answer"
 )
 
-// ClassOf is what is known of a call that failed with err: what an [*Error] in its chain says; [NotSent] for an error that matches [ErrNoTime] or
+// ClassOf is what is known of a call that failed with err: what a [*GaveUpError] or an [*Error] in its chain says; [NotSent] for an error that matches [ErrNoTime] or
 // [ErrThrottled]; [Unknown] for everything else, because an error that nobody has classified proves nothing. It is 0 for nil.
 func ClassOf(err error) Class {
 	if err == nil {
 		return 0
+	}
+	var gave *GaveUpError
+	if errors.As(err, &gave) {
+		return gave.Class
 	}
 	var e *Error
 	if errors.As(err, &e) && e.Class >= NotSent && e.Class <= Unknown {

@@ -103,20 +103,42 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	if err := p.check(); err != nil {
 		return err
 	}
+	var failed GaveUpError
 	for n := 1; ; n++ {
 		within, at, err := b.fits(ctx, p.Try)
-		if err != nil {
-			return err // the first: a later one was found to fit before its pause, or gave up there
+		if err != nil && n == 1 {
+			return err
+		} else if err != nil { // it did fit, before the pause
+			return failed.because(err)
 		}
 		err = b.one(ctx, &p, n, within, at, fn)
 		if err == nil {
 			p.Throttle.succeeded(p.Name)
 			return nil
 		}
+		failed.attempt(&p, err)
 		if why := b.again(ctx, &p, n, err); why != nil {
-			return &GaveUpError{Why: why, Last: err, Class: p.class(err), Attempts: n}
+			return failed.because(why)
 		}
 	}
+}
+
+// attempt notes how another attempt failed.
+func (e *GaveUpError) attempt(p *Policy, err error) {
+	e.Attempts++
+	e.Last = err
+	if e.Real == nil || !timedOut(err) || timedOut(e.Real) {
+		e.Real = err
+	}
+	if class := p.class(err); e.Class != Unknown {
+		e.Class = class
+	}
+}
+
+func (e *GaveUpError) because(why error) *GaveUpError {
+	all := *e
+	all.Why = why
+	return &all
 }
 
 // DoValue is [Do] for a call that returns a value. It is the zero value with an error.

@@ -48,22 +48,29 @@ func (e *NoTimeError) Error() string {
 // Is makes the error match [ErrNoTime].
 func (e *NoTimeError) Is(target error) bool { return target == ErrNoTime }
 
-// GaveUpError is what [Do] returns after an attempt has failed: why there was no other one, and the last attempt's own error. It matches the kind in Why, and
-// whatever Last matches.
+// GaveUpError is what [Do] returns after an attempt has failed: why there was no other one, and how the attempts failed. It matches the kind in Why, and
+// whatever Last and Real match.
 type GaveUpError struct {
-	Why      error // matches [ErrNoTime], [ErrThrottled], [ErrNotRepeated] or [ErrAttempts], or is the cause of the caller's context
-	Last     error // of the last attempt
-	Class    Class // of Last: what is known of the call
-	Attempts int   // that were started
+	Why  error // matches [ErrNoTime], [ErrThrottled], [ErrNotRepeated] or [ErrAttempts], or is the cause of the caller's context
+	Last error // of the last attempt
+	// Real is the last error that was more than the end of an attempt's time: what a person needs to know. It is Last if all timed out.
+	Real error
+	// Class is what is known of the whole call: [Unknown] if any attempt's outcome is, whatever the last one was.
+	Class    Class
+	Attempts int // that were started
 }
 
-// Error says both.
+// Error says why, and what went wrong.
 func (e *GaveUpError) Error() string {
-	return fmt.Sprintf("budget: gave up after %d attempts (%v); the last: %v (%v)", e.Attempts, e.Why, e.Last, e.Class)
+	text := fmt.Sprintf("budget: gave up after %d attempts (%v); %v: %v", e.Attempts, e.Why, e.Class, e.Real)
+	if e.Real != e.Last { //nolint:errorlint // the very same value
+		text += fmt.Sprintf("; the last: %v", e.Last)
+	}
+	return text
 }
 
-// Unwrap returns both.
-func (e *GaveUpError) Unwrap() []error { return []error{e.Why, e.Last} }
+// Unwrap returns all of them.
+func (e *GaveUpError) Unwrap() []error { return []error{e.Why, e.Last, e.Real} }
 
 // Error is a failed call with what is known of it. Adapters make it; [ClassOf] and [Do] read it.
 type Error struct {

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -76,11 +77,16 @@ func ParseMillis(text string, present bool) (Asked, time.Duration, error) {
 		}
 	}
 	millis, err := strconv.ParseInt(text, 10, 64)
+	if errors.Is(err, strconv.ErrRange) { // more, or less, than the type holds: millis is the nearest that it does
+		err = nil
+	}
 	switch {
-	case err != nil && text[0] != '-' || millis > maxAsked.Milliseconds():
-		return Positive, maxAsked, nil // too large for the type, or for anybody
-	case err != nil || millis <= 0:
+	case err != nil:
+		return 0, 0, bad
+	case millis <= 0:
 		return Expired, 0, nil
+	case millis > maxAsked.Milliseconds():
+		return Positive, maxAsked, nil
 	}
 	return Positive, time.Duration(millis) * time.Millisecond, nil
 }
