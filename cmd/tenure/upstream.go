@@ -76,9 +76,9 @@ are protected. Requests to protected resources are read into memory before they 
 
 It speaks plain HTTP and knows no users: whoever reaches it can send requests, so it listens on the loopback unless told
 otherwise. A made-up claim does not get through, but in mode strict one with a token from the future stops grants of its
-name until tenure epoch raise, as everywhere. SIGTERM or Ctrl-C: it takes no more requests, and ends when those under way have been answered, at the latest
-after --drain; exit code 1 then says that the service may still be at work. Refusals are logged to standard error, with
---json as JSON.`,
+name until tenure epoch raise, as everywhere. SIGTERM or Ctrl-C: it takes no more requests, and ends when those under
+way have been answered, at the latest after --drain; exit code 1 then says that the service may still be at work.
+Refusals are logged to standard error, with --json as JSON.`,
 		Example: `  tenure guard --upstream http://127.0.0.1:8080
   tenure guard --upstream http://127.0.0.1:8080 --resource path:2 --only /orders --store postgres://app@127.0.0.1/shop
   tenure guard --upstream http://10.0.0.7 --mode high-water --store sqlite:marks.db --json

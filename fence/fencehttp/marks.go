@@ -13,7 +13,8 @@ import (
 //
 // The marks are lost with the process: after a restart the first claim that comes is let in, be it a stale one. Keep them in a database
 // (Enter of store/postgres or store/sqlite, in a [CheckFunc]) where that matters. No mark is ever forgotten to make
-// room for another: a forgotten mark would let a stale owner in. Safe for concurrent use.
+// room for another: a forgotten mark would let a stale owner in. Tokens are believed: whoever can send a claim with a
+// high token shuts the holders out, so let requests come from clients that are known. Safe for concurrent use.
 type Marks struct {
 	most int
 
