@@ -57,6 +57,11 @@ func connect(t *testing.T, role, database string) *pgx.Conn {
 	if role != "" {
 		url = testdb.Shared(t).URLAs(role, database)
 	}
+	return connectTo(t, url)
+}
+
+func connectTo(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
