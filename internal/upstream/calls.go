@@ -58,6 +58,9 @@ func (c *calls) wait(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.n == 0 { // it ended just then
+		return nil
+	}
 	return &leftBehindError{calls: c.n}
 }
 

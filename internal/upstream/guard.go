@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/fence/fencehttp"
@@ -72,6 +73,8 @@ type Guard struct {
 	plain http.Handler // to the service, of what is not protected
 	door  http.Handler
 	calls *calls
+
+	active atomic.Int64 // requests whose clients wait for the service
 }
 
 // New returns an error matching [ErrOption] for a config that makes no sense.
@@ -188,6 +191,8 @@ func (g *Guard) checked(w http.ResponseWriter, r *http.Request) {
 // timed bounds how long a client waits for the service.
 func (g *Guard) timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.active.Add(1)
+		defer g.active.Add(-1)
 		ctx, cancel := context.WithTimeoutCause(r.Context(), g.c.Timeout, errTooLong)
 		defer cancel()
 		const toSay = 5 * time.Second // that it took too long

@@ -391,10 +391,15 @@ func TestServiceThatFails(t *testing.T) {
 
 // TestDrain: requests under way are answered, new ones are not taken, and what only the service is at work on is told.
 func TestDrain(t *testing.T) {
-	for _, left := range []bool{false, true} {
-		t.Run(fmt.Sprint(left), func(t *testing.T) {
+	for _, c := range []struct{ left, turns bool }{{false, true}, {true, true}, {false, false}, {true, false}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			t.Parallel()
-			w := start(t, New, asIs)
+			left := c.left
+			w := start(t, New, func(config *Config) {
+				if !c.turns {
+					config.Turns = nil
+				}
+			})
 			proceed := sync.OnceFunc(func() { close(w.proceed) })
 			defer proceed()
 			listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

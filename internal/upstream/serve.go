@@ -32,13 +32,18 @@ func Serve(ctx context.Context, listener net.Listener, g *Guard, maxHeader int, 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	err := server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) { // clients that were still being answered are cut off; Wait says what that leaves
+	var cut int64
+	if errors.Is(err, context.DeadlineExceeded) { // clients that were still being answered are cut off
+		cut = g.active.Load()
 		err = server.Close()
 	}
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
-	err = errors.Join(err, g.Wait(ctx))
+	left := g.Wait(ctx)
+	if left == nil && cut > 0 && g.c.Turns == nil { // with turns the service has answered them since
+		left = &leftBehindError{calls: int(cut)}
+	}
 	g.Close()
-	return err
+	return errors.Join(err, left)
 }
