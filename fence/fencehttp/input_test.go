@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -327,4 +328,35 @@ func mustJSON(t *testing.T, v any) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// FuzzPathResource: where a path is accepted, a server that decodes and cleans it acts on the resource that was checked.
+func FuzzPathResource(f *testing.F) {
+	for _, seed := range []string{"/orders/7", "/orders/%37", "/a//b", "/a/./b/..", "/%2e%2e/a", "/a%2Fb", "/a;b", "/é", "//", "/", "/a/", "*", "/%", "/a?b#c", "/\x00"} {
+		f.Add(seed, 0)
+		f.Add(seed, 2)
+	}
+	f.Fuzz(func(t *testing.T, raw string, segments int) {
+		u, err := url.ParseRequestURI(raw)
+		if err != nil {
+			return
+		}
+		got, protected, err := PathResource(segments)(&http.Request{Method: http.MethodPut, URL: u, Header: http.Header{}})
+		if !protected {
+			t.Fatal("a PUT is not protected")
+		}
+		if err != nil {
+			if !errors.Is(err, ErrResource) {
+				t.Fatal(err)
+			}
+			return
+		}
+		cleaned := strings.Split(strings.Trim(path.Clean("/"+u.Path), "/"), "/")
+		if segments > 0 && len(cleaned) > segments {
+			cleaned = cleaned[:segments]
+		}
+		if want := strings.Join(cleaned, "/"); got != want && (got != "/" || want != "") {
+			t.Fatalf("%q is taken for %q, and a server may act on %q", raw, got, want)
+		}
+	})
 }
