@@ -26,11 +26,12 @@ type Wire struct {
 }
 
 // Outgoing is what to send with a request made under ctx: what is left of ctx's own deadline, which [Do] and [Budget.Attempt] set before the reserve. It returns an error
-// matching [ErrNoTime] if less than a millisecond is left: the request must not be sent, because an answer could not be waited for.
+// matching [ErrNoTime] if less than a millisecond is left, and a [*Error] with the cause of ctx if that has ended: the request must not be sent, because an answer
+// could not be waited for.
 func Outgoing(ctx context.Context) (Wire, error) {
 	w := Wire{Attempt: AttemptNumber(ctx)}
-	if err := ctx.Err(); err != nil {
-		return w, &NoTimeError{What: "a request", Needs: leastSent}
+	if ctx.Err() != nil {
+		return w, &Error{Class: NotSent, Err: context.Cause(ctx)}
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -93,9 +94,9 @@ func ParseMillis(text string, present bool) (Asked, time.Duration, error) {
 
 // ParseAttempt reads an attempt number; 0 for what is none.
 func ParseAttempt(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > 1_000_000 {
+	n, err := strconv.ParseUint(text, 10, 31) // takes digits alone: no sign, no space
+	if err != nil || n > 1_000_000 {
 		return 0
 	}
-	return n
+	return int(n)
 }
