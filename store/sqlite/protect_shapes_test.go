@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -9,15 +10,16 @@ import (
 	"github.com/tenure-go/tenure/lease"
 )
 
-// Tables of every shape: what a stranger may not write, the holder of the one lease may.
-func TestShapesOfTables(t *testing.T) {
-	t.Parallel()
-	for what, c := range map[string]struct {
-		table, name, lease string
-		schema             string
-		writes             []string // in this order, each in a transaction of its own
-		refused            []string // under the claim, because they touch the row of another name
-	}{
+// shape is a table, a name expression and one lease, with what may be written under the claim to it.
+type shape struct {
+	table, name, lease string
+	schema             string
+	writes             []string // in this order, each in a transaction of its own
+	refused            []string // under the claim, because they touch the row of another name
+}
+
+func shapesOfKeys() map[string]shape {
+	return map[string]shape{
 		"without rowid": {"t", `a || '/' || b`, "x/1", `CREATE TABLE t (a TEXT, b INTEGER, v, PRIMARY KEY (a, b)) WITHOUT ROWID; INSERT INTO t VALUES ('y', 1, 0)`,
 			[]string{`INSERT INTO t VALUES ('x', 1, 0)`, `UPDATE t SET v = 1 WHERE a = 'x'`, `REPLACE INTO t VALUES ('x', 1, 2)`, `DELETE FROM t WHERE a = 'x'`},
 			[]string{`REPLACE INTO t VALUES ('y', 1, 2)`, `UPDATE OR REPLACE t SET a = 'x'`}},
@@ -41,6 +43,11 @@ func TestShapesOfTables(t *testing.T) {
 			INSERT INTO "t""a'b; --" VALUES ('y', 1, 'm', 'o', 't', 0)`,
 			[]string{`INSERT INTO "t""a'b; --" VALUES ('n', 1, 'm', 'o', 't', 0)`, `UPDATE "t""a'b; --" SET n = 1 WHERE name = 'n'`, `DELETE FROM "t""a'b; --" WHERE name = 'n'`},
 			[]string{`REPLACE INTO "t""a'b; --" (name, token, mark, "or""der", text) VALUES ('y', '', '', 'o', ''), ('n', 1, 'm', 'o', 't')`}},
+	}
+}
+
+func shapesOfNames() map[string]shape {
+	return map[string]shape{
 		"one lease for the whole table": {"t", `'the table'`, "the table", `CREATE TABLE t (a UNIQUE, v); INSERT INTO t VALUES (1, 1)`,
 			[]string{`INSERT INTO t VALUES (2, 2)`, `UPDATE t SET v = 3`, `UPDATE OR REPLACE t SET a = 1 WHERE a = 2`, `REPLACE INTO t VALUES (1, 5)`, `DELETE FROM t`}, nil},
 		"a number as the name": {"t", `id`, "7", `CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT) STRICT; INSERT INTO t VALUES (1, '')`,
@@ -60,7 +67,15 @@ func TestShapesOfTables(t *testing.T) {
 			CREATE TRIGGER more BEFORE INSERT ON t WHEN NEW.a = 'x' AND NEW.v = 9 BEGIN UPDATE t SET v = 8 WHERE a = 'y'; END`,
 			[]string{`INSERT INTO t (id, a) VALUES (7, 'x')`, `UPDATE t SET v = 1 WHERE a = 'x'`, `DELETE FROM t WHERE a = 'x'`},
 			[]string{`INSERT INTO t VALUES (8, 'x', 9)`}},
-	} {
+	}
+}
+
+// Tables of every shape: what a stranger may not write, the holder of the one lease may.
+func TestShapesOfTables(t *testing.T) {
+	t.Parallel()
+	all := shapesOfKeys()
+	maps.Copy(all, shapesOfNames())
+	for what, c := range all {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			g := newUnguarded(t, c.schema)
