@@ -22,7 +22,8 @@ if anything is not in force.
 
 PostgreSQL: statement-level triggers on the table, its partitions and what inherits from it; TRUNCATE needs a claim to the
 table's own name, schema.table. Whoever applies owns the table and is a member of tenure_user. Partitions that are made
-later are protected by an event trigger, which the first --apply of a superuser makes. --always: also for replication.
+later are protected by an event trigger, which the first --apply of a superuser makes. --always: also in sessions with
+session_replication_role = replica.
 A claim is presented by SELECT tenure.present(claim) or postgres.Present, between BEGIN and COMMIT. In a database apart
 from the authority, install the fence half first (tenure migrate --fence-only): rows go by high-water marks there.
 
@@ -69,7 +70,7 @@ func (a *app) protectCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.apply, "apply", false, "protect the table now")
 	cmd.Flags().BoolVar(&f.remove, "remove", false, "take the protection of the table away")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list what is protected and what is not in force")
-	cmd.Flags().BoolVar(&f.always, "always", false, "also for sessions that replicate (PostgreSQL)")
+	cmd.Flags().BoolVar(&f.always, "always", false, "also where session_replication_role = replica (PostgreSQL)")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -192,7 +193,7 @@ func (a *app) sayProtected(p protectedJSON, asJSON bool) error {
 	for _, t := range p.Tables {
 		text += fmt.Sprintf("%s: rows are written under the lease %s\n", printable(t.Table), printable(t.Name))
 		if t.TruncateName != "" {
-			text += fmt.Sprintf("  truncate under %s; tables %d; new partitions %s; replication %s\n", printable(t.TruncateName), t.Tables, yesNo(t.NewPartitions), yesNo(t.Always))
+			text += fmt.Sprintf("  truncate under %s; tables %d; new partitions %s; replica role %s\n", printable(t.TruncateName), t.Tables, yesNo(t.NewPartitions), yesNo(t.Always))
 		}
 		for _, problem := range t.Problems {
 			off = true

@@ -54,7 +54,7 @@ func TestProtectPostgres(t *testing.T) {
 		t.Errorf("exit %d: %s", got.code, got.stdout)
 	}
 	w.ok("protect", "orders", "--name", protectName, "--apply", "--always")
-	if out := w.ok("protect", "--list"); !strings.Contains(out, "replication yes") {
+	if out := w.ok("protect", "--list"); !strings.Contains(out, "replica role yes") {
 		t.Errorf("always: %s", out)
 	}
 	w.fails(exitFailed, "public.orders", "migrate", "--down", "--yes")

@@ -102,7 +102,7 @@ type Protection struct {
 	Table string // as SQL writes it: schema.table, quoted where it needs to be
 	// Name is an immutable SQL expression over the columns of the table: the name of the lease that a row is written under, such as 'orders/' || order_id.
 	Name   string
-	Always bool // also for sessions that replicate (session_replication_role = replica)
+	Always bool // also in sessions with session_replication_role = replica
 
 	// What [Protections] tells beside.
 	TruncateName  string   // of the lease that TRUNCATE needs
@@ -121,8 +121,8 @@ type Statements interface {
 // name of each row that it writes; an update needs the names before and after. TRUNCATE needs a claim to the table's own name, schema.table. Rows are checked at the end of
 // the statement that writes them. Protecting again changes the expression. It returns the statements that it ran.
 //
-// What no trigger stops: DDL, DISABLE TRIGGER and DROP by the owner or a superuser, a session with session_replication_role = replica and logical
-// replication (unless Always), a table that is written before it is attached as a partition. [Protections] tells what is switched off.
+// What no trigger stops: DDL, DISABLE TRIGGER and DROP by the owner or a superuser, a session with session_replication_role = replica
+// (unless Always), what a logical subscription applies, a table that is written before it is attached as a partition. [Protections] tells what is switched off.
 //
 // The role of db owns the table and is a member of tenure_user. A partition made later is protected by an event trigger, which only a superuser's first call can make.
 // Errors: one that matches [fence.ErrInvalid] for a table or expression that cannot be protected, one that matches [ErrSetup] where a right is missing, or the driver's.
@@ -185,7 +185,8 @@ func protectError(err error) error {
 func ProtectionGaps() []string {
 	return []string{
 		"the owner of the table and superusers: DROP TABLE, DROP or DISABLE TRIGGER, ALTER TABLE, CREATE OR REPLACE of the guard's function",
-		"sessions with session_replication_role = replica, and the workers of logical replication, unless it was protected with --always",
+		"sessions with session_replication_role = replica, unless it was protected with --always",
+		"what a subscription of logical replication applies: it fires no triggers of statements",
 		"what is in a table before it is attached as a partition, or made to inherit; partitions that are made later, while there is no event trigger (a superuser's --apply makes it)",
 		"a function of the name expression that is declared IMMUTABLE and is not",
 	}

@@ -234,6 +234,20 @@ func TestProtectAlways(t *testing.T) {
 	if _, err := Protect(ctx, s.own, Protection{Table: "orders", Name: byOrder, Always: true}); err != nil {
 		t.Fatal(err)
 	}
+	// Tables that had no triggers, while the event trigger is there: enabling them fires it.
+	s.do(ctx, `CREATE TABLE late (order_id int); CREATE TABLE parted (order_id int) PARTITION BY LIST (order_id); CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1)`)
+	for _, table := range []string{"late", "parted"} {
+		if _, err := Protect(ctx, s.own, Protection{Table: table, Name: byOrder, Always: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.do(ctx, `CREATE TABLE parted_2 PARTITION OF parted FOR VALUES IN (2)`)
+	for _, write := range []string{`INSERT INTO late VALUES (1)`, `INSERT INTO parted_1 VALUES (1)`, `INSERT INTO parted_2 VALUES (2)`} {
+		err := s.write(ctx, pgx.ReadCommitted, statement(`SET LOCAL session_replication_role = replica; `+write))
+		if !errors.Is(err, fence.ErrRefused) {
+			t.Errorf("%s: %v", write, err)
+		}
+	}
 	if bad := rowRefused(s.write(ctx, pgx.ReadCommitted, replicating), "orders/1", fence.NotPresented); bad != nil {
 		t.Error(bad)
 	}

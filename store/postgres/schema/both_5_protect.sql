@@ -104,13 +104,13 @@ BEGIN
 		['delete', 'AFTER DELETE', 'REFERENCING OLD TABLE AS tenure_old'], ['truncate', 'BEFORE TRUNCATE', '']] LOOP
 		RETURN NEXT format('DROP TRIGGER IF EXISTS tenure_guard_%s ON %s', t[1], p_table);
 		RETURN NEXT format('CREATE TRIGGER tenure_guard_%s %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION %s(%L, %L)', t[1], t[2], p_table, t[3], p_function, p_name, p_own);
-		IF p_always THEN
-			RETURN NEXT format('ALTER TABLE %s ENABLE ALWAYS TRIGGER tenure_guard_%s', p_table, t[1]);
-		END IF;
 	END LOOP;
+	IF p_always THEN -- one statement, after all: it fires the event trigger
+		RETURN NEXT format('ALTER TABLE %s ENABLE ALWAYS TRIGGER tenure_guard_insert, ENABLE ALWAYS TRIGGER tenure_guard_update, ENABLE ALWAYS TRIGGER tenure_guard_delete, ENABLE ALWAYS TRIGGER tenure_guard_truncate', p_table);
+	END IF;
 END $$;
 
--- What protect would run, in order. Nothing is changed. always: the triggers also fire for replication (session_replication_role = replica).
+-- What protect would run, in order. Nothing is changed. always: the triggers also fire in sessions with session_replication_role = replica; what a logical subscription applies fires none.
 CREATE FUNCTION tenure.protect_script(p_table regclass, p_name text, p_always boolean DEFAULT false) RETURNS SETOF text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	v_name text;
@@ -197,7 +197,7 @@ BEGIN
 END $$;
 
 -- A partition that is made or attached is protected with its parent. It runs as whoever made it; if he may not, nothing was made.
-CREATE FUNCTION tenure.protect_new() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION tenure.protect_new() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
 	r record;
 	v_one text;
