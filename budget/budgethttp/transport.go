@@ -1,25 +1,26 @@
 package budgethttp
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/tenure-go/tenure/budget"
 )
 
 // Transport sends with each request what is left of its context, and which attempt it is, and classifies failures: an error of RoundTrip, or of reading the
-// body, is a [*budget.Error]. Answers are passed on as they are; see [ErrorOf].
+// body, is a [*budget.Error]. Answers are passed on as they are; see [ErrorOf]. What is left is counted before a connection is looked for: a service may believe that its
+// caller waits longer than it does, by the time that took.
 //
-// A request that got no connection was certainly not sent. One that got one may have been done, however little of it was written: [budget.Unknown]. net/http
+// A request that got no connection was certainly not sent. One that got one may have been done, however little of it was written: [budget.Unknown]; so may one
+// whose Base says nothing to package httptrace, and one that follows a redirection (other than 307 and 308), because the service that redirected has had its request. net/http
 // itself sends a request again where it finds that a kept connection was closed before anything was written, and, if the request is idempotent by its method or an Idempotency-Key header, after that
-// too. A request with less than a millisecond left is not sent, with an error matching [budget.ErrNoTime]. Safe for concurrent use, as its Base is.
+// too. A request with less than a millisecond left is not sent, with an error matching [budget.ErrNoTime].
+//
+// http.Client.Timeout hides what is known of a timeout, which is then Unknown: use a context's deadline. Safe for concurrent use, as its Base is.
 type Transport struct {
 	Base http.RoundTripper // nil: http.DefaultTransport
 }
@@ -29,21 +30,26 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	wire, err := budget.Outgoing(req.Context())
 	if err != nil {
 		closeBody(req)
-		return nil, &budget.Error{Class: budget.NotSent, Err: err}
+		class := budget.NotSent
+		if redirected(req) {
+			class = budget.Unknown
+		}
+		return nil, &budget.Error{Class: class, Err: err}
 	}
 	base := t.Base
 	if base == nil {
 		base = http.DefaultTransport
 	}
 	p := &progress{}
-	p.at.Store(int32(atConnection))
 	out := req.WithContext(httptrace.WithClientTrace(req.Context(), p.trace()))
 	out.Header = headers(req.Header, wire)
 	resp, err := base.RoundTrip(out)
 	if err != nil {
-		return nil, p.failed(err)
+		return nil, p.failed(req, err)
 	}
-	resp.Body = &body{resp.Body, req.Context()}
+	if resp.StatusCode != http.StatusSwitchingProtocols { // its body is a connection, to be written too
+		resp.Body = body{resp.Body}
+	}
 	return resp, nil
 }
 
@@ -74,7 +80,8 @@ func headers(of http.Header, wire budget.Wire) http.Header {
 type stage int32
 
 const (
-	atConnection stage = iota
+	atNothing stage = iota // nothing is known: who sends it may not tell
+	atConnection
 	atDNS
 	atConnect
 	atTLS
@@ -84,7 +91,7 @@ const (
 )
 
 func (s stage) phase() budget.Phase {
-	return [...]budget.Phase{budget.PhaseConnection, budget.PhaseDNS, budget.PhaseConnect, budget.PhaseTLS, budget.PhaseSending, budget.PhaseAnswer, budget.PhaseReading}[s]
+	return [...]budget.Phase{"", budget.PhaseConnection, budget.PhaseDNS, budget.PhaseConnect, budget.PhaseTLS, budget.PhaseSending, budget.PhaseAnswer, budget.PhaseReading}[s]
 }
 
 // progress is told by net/http how far a request has come. Connections are also made for other requests, so that dialling may go on after one was got: the stage is never
@@ -103,10 +110,10 @@ func (p *progress) reach(s stage) {
 
 func (p *progress) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
+		GetConn:              func(string) { p.reach(atConnection) },
 		DNSStart:             func(httptrace.DNSStartInfo) { p.reach(atDNS) },
 		ConnectStart:         func(string, string) { p.reach(atConnect) },
 		TLSHandshakeStart:    func() { p.reach(atTLS) },
-		TLSHandshakeDone:     func(tls.ConnectionState, error) {},
 		GotConn:              func(httptrace.GotConnInfo) { p.reach(atSending) },
 		WroteRequest:         func(info httptrace.WroteRequestInfo) { p.wrote(info.Err) },
 		GotFirstResponseByte: func() { p.reach(atReading) },
@@ -119,66 +126,25 @@ func (p *progress) wrote(err error) {
 	}
 }
 
-func (p *progress) failed(err error) error {
-	var known *budget.Error
-	if errors.As(err, &known) {
-		return err
-	}
+// failed says what is known by how far this request has come, and by nothing that err itself says: it may be the error of another call, such as the one whose
+// answer is this request's body.
+func (p *progress) failed(req *http.Request, err error) error {
 	s := stage(p.at.Load())
 	class := budget.Unknown
-	if s < atSending {
+	if s != atNothing && s < atSending && !redirected(req) {
 		class = budget.NotSent
 	}
 	return &budget.Error{Class: class, Phase: s.phase(), Err: err}
 }
 
 // body says of a failure to read it that the outcome is unknown: the answer had begun.
-type body struct {
-	io.ReadCloser
-	ctx context.Context
-}
+type body struct{ io.ReadCloser }
 
-func (b *body) Read(p []byte) (int, error) {
+// Read is part of io.Reader.
+func (b body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = &budget.Error{Class: budget.Unknown, Phase: budget.PhaseReading, Err: err}
 	}
 	return n, err
-}
-
-// ErrorOf is what an answer says of its request: nil for one below 400; a [*budget.Error] otherwise. 429 and 503 are a refusal that another
-// attempt may find otherwise; other answers 4xx are a refusal; 5xx prove nothing, because the service, or what it called, may have done it. Retry-After is
-// heeded in both its forms, and so is the mark that asks for no repetition. The body is not touched.
-func ErrorOf(resp *http.Response) error {
-	if resp.StatusCode < 400 {
-		return nil
-	}
-	e := &budget.Error{Class: budget.Unknown, Phase: budget.PhaseReading, Err: &StatusError{resp.StatusCode},
-		NoRetry: resp.Header.Get(budget.HeaderNoRetry) == "1", RetryAfter: retryAfter(resp.Header)}
-	switch {
-	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:
-		e.Class, e.Again = budget.Refused, true
-	case resp.StatusCode < 500:
-		e.Class = budget.Refused
-	}
-	return e
-}
-
-const maxRetryAfter = 24 * time.Hour
-
-// retryAfter reads seconds, or a date by the service's own Date, so that no two clocks are compared.
-func retryAfter(h http.Header) time.Duration {
-	text := h.Get("Retry-After")
-	if text == "" {
-		return 0
-	}
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	until, err := http.ParseTime(text)
-	now, errNow := http.ParseTime(h.Get("Date"))
-	if err != nil || errNow != nil {
-		return 0
-	}
-	return min(max(0, until.Sub(now)), maxRetryAfter)
 }
