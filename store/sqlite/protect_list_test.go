@@ -84,6 +84,9 @@ func TestRenamedTablesStayProtected(t *testing.T) {
 	const update = `UPDATE "sales of 'x'" SET state = 'a' WHERE number = 2`
 	wantRefused(t, "renamed", g.foreign(update), "no claim was presented")
 	wantRefused(t, "what REPLACE meets", g.write(two, `REPLACE INTO "sales of 'x'" (number, "a code") VALUES (2, 'one')`), "unique key")
+	wantRefused(t, "moved by a column that was renamed", g.write(two, `UPDATE "sales of 'x'" SET number = 9 WHERE number = 2`), "to other names")
+	wantRefused(t, "moved by the row number", g.write(two, `UPDATE "sales of 'x'" SET oid = 9 WHERE number = 2`), "to other names")
+	wantRefused(t, "what UPDATE OR REPLACE meets", g.write(two, `UPDATE OR REPLACE "sales of 'x'" SET "a code" = 'one' WHERE number = 2`), "unique key")
 	if err := g.write(two, update); err != nil {
 		t.Error(err)
 	}

@@ -243,3 +243,34 @@ func TestIndexParts(t *testing.T) {
 		}
 	}
 }
+
+// A cascade that moves rows to another name needs the claims to both.
+func TestCascadesThatMoveRows(t *testing.T) {
+	t.Parallel()
+	for action, c := range map[string]struct {
+		statement string
+		needs     []string
+	}{
+		"ON UPDATE CASCADE":     {`UPDATE shops SET id = 9 WHERE id = 1`, []string{"shop/1", "shop/9"}},
+		"ON DELETE SET DEFAULT": {`DELETE FROM shops WHERE id = 1`, []string{"shop/1", "shop/2"}},
+		"ON DELETE SET NULL":    {`DELETE FROM shops WHERE id = 1`, []string{"shop/1", "shop/none"}},
+	} {
+		g := newUnguarded(t, `CREATE TABLE shops (id INTEGER PRIMARY KEY); CREATE TABLE items (id INTEGER PRIMARY KEY, shop INTEGER DEFAULT 2 REFERENCES shops (id) `+action+`);
+			INSERT INTO shops VALUES (1), (2); INSERT INTO items VALUES (5, 1), (6, 1)`)
+		g.protect("items", `'shop/' || coalesce("SHOP", 'none')`)
+		before := g.content("items") + g.content("shops")
+		var claims []fence.Claim
+		for _, name := range c.needs {
+			claims = append(claims, g.p.take(name))
+		}
+		for i := range claims {
+			wantRefused(t, action, g.write(claims[i:i+1], c.statement), "to other names")
+		}
+		if after := g.content("items") + g.content("shops"); after != before {
+			t.Errorf("%s: refused, and changed into\n%s", action, after)
+		}
+		if err := g.write(claims, c.statement); err != nil {
+			t.Errorf("%s, under both claims: %v", action, err)
+		}
+	}
+}

@@ -29,6 +29,7 @@ type column struct {
 	NotNull int     `json:"not_null"`
 	Default *string `json:"default"` // as SQL
 	Hidden  int     `json:"hidden"`  // 2 and 3: generated
+	Key     int     `json:"key"`     // its place in the primary key, or 0
 }
 
 type key struct {
@@ -45,7 +46,7 @@ type keyPart struct {
 
 // tableStatement answers in one row, because [DBTX] has no other reads.
 const tableStatement = `SELECT json_object('name', l.name, 'type', l.type, 'without_rowid', l.wr,
-	'columns', json((SELECT json_group_array(json_object('name', c.name, 'not_null', c."notnull", 'default', c.dflt_value, 'hidden', c.hidden))
+	'columns', json((SELECT json_group_array(json_object('name', c.name, 'not_null', c."notnull", 'default', c.dflt_value, 'hidden', c.hidden, 'key', c.pk))
 		FROM pragma_table_xinfo(l.name, 'main') c)),
 	'keys', json((SELECT json_group_array(json_object('index', i.name, 'partial', i.partial,
 			'sql', (SELECT m.sql FROM main.sqlite_schema m WHERE m.type = 'index' AND m.name = i.name),
@@ -169,6 +170,17 @@ func (t table) rowid() string {
 		}
 	}
 	return ""
+}
+
+// numbered are the columns that may be the row number under another name: a primary key of one column.
+func (t table) numbered() []string {
+	var names []string
+	for _, c := range t.Columns {
+		if c.Key > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 func (t table) column(name string) column {

@@ -56,6 +56,8 @@ func TestClaimsToTheNamesOfTheRows(t *testing.T) {
 		{`UPDATE orders SET state = 'paid'`, []string{"orders/1", "orders/2", "orders/3"}, "3", `SELECT count(*) FROM orders WHERE state = 'paid'`},
 		{`UPDATE orders SET id = 9 WHERE id = 1`, []string{"orders/1", "orders/9"}, "9", `SELECT id FROM orders WHERE code = 'one'`},
 		{`UPDATE orders SET _rowid_ = 9 WHERE id = 1`, []string{"orders/1", "orders/9"}, "9", `SELECT id FROM orders WHERE code = 'one'`},
+		{`UPDATE orders SET [OID] = 9 WHERE id = 1`, []string{"orders/1", "orders/9"}, "9", `SELECT id FROM orders WHERE code = 'one'`},
+		{`UPDATE OR REPLACE orders SET "RowID" = 2 WHERE id = 1`, []string{"orders/1", "orders/2"}, "2", `SELECT count(*) FROM orders`},
 		{`DELETE FROM orders WHERE id < 3`, []string{"orders/1", "orders/2"}, "1", `SELECT count(*) FROM orders`},
 		{`DELETE FROM orders`, []string{"orders/1", "orders/2", "orders/3"}, "0", `SELECT count(*) FROM orders`},
 		// What OR REPLACE deletes, under each key.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,13 +12,14 @@ const (
 
 	onInsert     = "insert"
 	onUpdate     = "update"
+	onMove       = "move"
 	onDelete     = "delete"
 	beforeInsert = "before_insert"
 	beforeUpdate = "before_update"
 )
 
 func triggerKinds() []string {
-	return []string{onInsert, onUpdate, onDelete, beforeInsert, beforeUpdate}
+	return []string{onInsert, onUpdate, onMove, onDelete, beforeInsert, beforeUpdate}
 }
 
 func triggerName(kind, table string) string { return triggerPrefix + kind + "_" + table }
@@ -33,21 +35,23 @@ type guard struct {
 func (g guard) statements() map[string]string {
 	// AFTER, because only then is the row what it will be: its number is drawn, and OR REPLACE has put defaults in place of NULLs.
 	all := map[string]string{
-		onInsert: g.create(onInsert, "AFTER INSERT", "", g.demand(g.nameOf("NEW"))),
-		onDelete: g.create(onDelete, "AFTER DELETE", "", g.demand(g.nameOf("OLD"))),
-		// A row that moves from one name to another needs both.
-		onUpdate: g.create(onUpdate, "AFTER UPDATE", "", g.demand(g.nameOf("OLD"), g.nameOf("NEW"))),
+		onInsert: g.create(onInsert, "AFTER INSERT", "", g.demand("NEW", false)),
+		onUpdate: g.create(onUpdate, "AFTER UPDATE", "", g.demand("OLD", false)),
+		onDelete: g.create(onDelete, "AFTER DELETE", "", g.demand("OLD", false)),
+		// A row that moves from one name to another needs both. Most updates set no column that the name is made of, and are spared this.
+		onMove: g.create(onMove, "AFTER UPDATE"+g.of(g.columns), "", g.demand("NEW", true)),
 	}
 	// OR REPLACE deletes the row that it meets under a unique key, and no DELETE trigger fires (but under PRAGMA recursive_triggers). So the
 	// row is looked for before. A trigger cannot tell OR REPLACE from the other clauses: with each of them, the row that is met needs its claim.
-	var inserted, updated, changed []string
+	var inserted, updated, changed, columns []string
 	for _, k := range g.keys() {
 		inserted = append(inserted, g.meet(k.met()))
 		updated = append(updated, g.meet(k.met()+" AND ("+k.changed()+")"))
 		changed = append(changed, k.changed())
+		columns = append(columns, k.columns...)
 	}
 	all[beforeInsert] = g.create(beforeInsert, "BEFORE INSERT", "", strings.Join(inserted, ""))
-	all[beforeUpdate] = g.create(beforeUpdate, "BEFORE UPDATE", " WHEN "+strings.Join(changed, " OR "), strings.Join(updated, ""))
+	all[beforeUpdate] = g.create(beforeUpdate, "BEFORE UPDATE"+g.of(columns), " WHEN "+strings.Join(changed, " OR "), strings.Join(updated, ""))
 	return all
 }
 
@@ -71,22 +75,35 @@ func (g guard) aliased(row string) string {
 	return strings.Join(columns, ", ")
 }
 
-// demand refuses unless a claim to each of the names, one or two, was presented.
-func (g guard) demand(names ...string) string {
-	const held = "EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name COLLATE BINARY = r."
-	row, unnamed, missing := names[0]+" AS n", "r.n IS NULL", "NOT "+held+"n)"
-	if len(names) > 1 {
-		row += ", " + names[1] + " AS m"
-		unnamed += " OR r.m IS NULL"
-		missing += " OR r.m COLLATE BINARY IS NOT r.n AND NOT " + held + "m)"
+// of is the clause that runs a trigger only for updates which set one of the columns. The row number may be set by each of its names, which
+// nobody checks to be columns. A generated column is never set itself: then the trigger is run for all.
+func (g guard) of(columns []string) string {
+	names := []string{"rowid", "_rowid_", "oid"}
+	for _, c := range columns {
+		if g.table.column(c).Hidden != 0 {
+			return ""
+		}
+		if !slices.Contains(names, quote(c)) {
+			names = append(names, quote(c))
+		}
+	}
+	return " OF " + strings.Join(names, ", ")
+}
+
+// demand refuses unless a claim to the name of the row OLD or NEW was presented; moved: only if it is not the one of OLD.
+func (g guard) demand(row string, moved bool) string {
+	names, condition := g.nameOf(row)+" AS n", ""
+	if moved {
+		names += ", " + g.nameOf("OLD") + " AS was"
+		condition = "r.n COLLATE BINARY IS NOT r.was AND "
 	}
 	return fmt.Sprintf(`
-	SELECT CASE WHEN %s THEN RAISE(ABORT, %s)
+	SELECT CASE WHEN r.n IS NULL THEN RAISE(ABORT, %s)
 		WHEN EXISTS (SELECT 1 FROM tenure_in_force) THEN RAISE(ABORT, %s)
 		WHEN EXISTS (SELECT 1 FROM tenure_presented) THEN RAISE(ABORT, %s)
 		ELSE RAISE(ABORT, %s) END
-	FROM (SELECT %s) AS r WHERE %s;`,
-		unnamed, g.refusal(rowUnnamed), g.refusal(rowOfOther), g.refusal(rowLeftOver), g.refusal(rowUnclaimed), row, missing)
+	FROM (SELECT %s) AS r WHERE %sNOT EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name COLLATE BINARY = r.n);`,
+		g.refusal(rowUnnamed), g.refusal(rowOfOther), g.refusal(rowLeftOver), g.refusal(rowUnclaimed), names, condition)
 }
 
 // meet refuses if another row is met, and no claim to its name was presented.
@@ -101,8 +118,8 @@ func (g guard) meet(condition string) string {
 		g.refusal(rowMet), g.name, columns, quote(g.table.Name), condition)
 }
 
-// uniqueKey is a key as conditions on a row o that is there, and the rows OLD and NEW.
-type uniqueKey struct{ same, differs []string }
+// uniqueKey is a key as conditions on a row o that is there, and the rows OLD and NEW; and the columns that it depends on.
+type uniqueKey struct{ same, differs, columns []string }
 
 // met: o has the key that the new row is going to have.
 func (k uniqueKey) met() string { return strings.Join(k.same, " AND ") }
@@ -116,11 +133,12 @@ func (g guard) keys() []uniqueKey {
 	if g.table.WithoutRowID == 0 {
 		id := g.table.rowid()
 		// Before an INSERT that lets SQLite draw the number, it is -1 here: a row of that number would be met for nothing.
-		keys = append(keys, uniqueKey{[]string{"o." + id + " = NEW." + id}, []string{"NEW." + id + " IS NOT OLD." + id}})
+		keys = append(keys, uniqueKey{same: []string{"o." + id + " = NEW." + id}, differs: []string{"NEW." + id + " IS NOT OLD." + id}, columns: g.table.numbered()})
 	}
 	for _, index := range g.table.Keys {
 		var k uniqueKey
 		columns, items, where, _ := g.table.read(index)
+		k.columns = columns
 		row := make([]string, len(columns))
 		for i, c := range columns {
 			row[i] = g.coming(c) + " AS " + quote(c)
