@@ -116,12 +116,17 @@ func Protected(ctx context.Context, tx DBTX) ([]Protection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing protections: %w", err)
 	}
+	changed, err := changedOwn(ctx, tx)
+	if err != nil {
+		return nil, fmt.Errorf("listing protections: %w", err)
+	}
 	var found []Protection
 	for _, p := range asked {
 		p, err := judge(ctx, tx, p, triggers)
 		if err != nil {
 			return nil, fmt.Errorf("listing protections: %w", err)
 		}
+		p.Problems = append(p.Problems, changed...)
 		found = append(found, p)
 	}
 	for _, one := range triggers {
@@ -173,6 +178,22 @@ func judge(ctx context.Context, tx DBTX, p Protection, triggers []trigger) (Prot
 		}
 	}
 	return p, nil
+}
+
+// changedOwn are the problems of what all protections rest on.
+func changedOwn(ctx context.Context, tx DBTX) ([]string, error) {
+	var problems []string
+	for _, name := range []string{"tenure_presented", "tenure_presented_insert", "tenure_presented_update", "tenure_in_force"} {
+		var definition string
+		err := tx.QueryRowContext(ctx, `SELECT sql FROM main.sqlite_schema WHERE name = ?`, name).Scan(&definition)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		if err != nil || !strings.Contains(schemaV2, definition) {
+			problems = append(problems, name+", which every protection rests on, is missing or was changed: make it again as in the schema (tenure migrate --print)")
+		}
+	}
+	return problems, nil
 }
 
 // trigger is one of a protection's, as the file has it.
@@ -237,6 +258,9 @@ func protectStatements(ctx context.Context, tx DBTX, p Protection) ([]string, er
 	}
 	var statements []string
 	for _, one := range triggers {
+		if fold(one.Table) != fold(t.Name) && fold(one.registered()) == fold(t.Name) {
+			return nil, badTable(t.Name, "the triggers of %q, which was called so before, still have its name: protect that one again first", one.Table)
+		}
 		if fold(one.Table) == fold(t.Name) {
 			statements = append(statements, "DROP TRIGGER "+quote(one.Name))
 			if former := one.registered(); fold(former) != fold(t.Name) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/lease"
 )
 
 // listed is the protections of the file as text, one a line, with their problems.
@@ -43,6 +44,8 @@ func TestProtectedSaysWhatIsInForce(t *testing.T) {
 		"a column that the name has, renamed": {`ALTER TABLE orders RENAME COLUMN id TO number`, []string{"the table has changed", "is not as it should be"}},
 		"a column is added and one dropped":   {`ALTER TABLE orders ADD COLUMN more; ALTER TABLE orders DROP COLUMN state`, []string{"orders by 'orders/' || id: \n"}},
 		"a trigger that ignores is made":      {`CREATE TRIGGER "my trigger" /* x */ AFTER UPDATE ON orders BEGIN SELECT RAISE ( ignore ); END`, []string{"the table has changed", "my trigger calls RAISE(IGNORE)"}},
+		"what all rest on is changed":         {`DROP VIEW tenure_in_force; CREATE VIEW tenure_in_force AS SELECT name FROM tenure_presented`, []string{"tenure_in_force, which every protection rests on, is missing or was changed"}},
+		"what all rest on is missing":         {`DROP TRIGGER tenure_presented_insert`, []string{"tenure_presented_insert, which"}},
 		"a protection that nobody asked for":  {`DELETE FROM tenure_protected WHERE tbl = 'orders'`, []string{"orders by : it has triggers of a protection that nobody asked for"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -90,7 +93,13 @@ func TestRenamedTablesStayProtected(t *testing.T) {
 	if err := g.write(two, update); err != nil {
 		t.Error(err)
 	}
+	plainExec(t, g.s.path, `CREATE TABLE orders (id)`)
+	wantKind(t, g.s.Protect(t.Context(), Protection{Table: "orders", Name: `id`}), lease.ErrInvalid, "sales of 'x'", "protect that one again first")
 	g.protect("sales of 'x'", `'orders/' || number`)
+	g.protect("orders", `id`)
+	if found, err := g.s.Unprotect(t.Context(), "orders"); !found || err != nil {
+		t.Errorf("unprotect: %v, %v", found, err)
+	}
 	if got, want := g.listed(), `sales of 'x' by 'orders/' || number: `; got != want {
 		t.Errorf("listed %q, want %q", got, want)
 	}
