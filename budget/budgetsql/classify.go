@@ -1,5 +1,3 @@
-// Package budgetsql says of a failed call to a database whether it was certainly not sent, was refused, or may have been done. It knows the errors of database/sql and, by
-// the methods that they have, those of pgx, and imports no driver.
 package budgetsql
 
 import (
@@ -8,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"net"
 	"strings"
 
 	"github.com/tenure-go/tenure/budget"
@@ -16,56 +15,120 @@ import (
 // Call takes a connection and uses it. Waiting for a connection of a pool and making one may time out as well as the statement can, and only in the second case may
 // something have been done. acquire is the pool's own method, such as (*pgxpool.Pool).Acquire or (*sql.DB).Conn; use gives the connection back.
 //
-// It returns nil or a [*budget.Error]: [budget.NotSent] if no connection was got, else what [Classify] says.
+// It returns nil or a [*budget.Error]: [budget.NotSent] if no connection was got, with the phase as far as the error tells it, else what [Classify] says.
 func Call[C any](ctx context.Context, acquire func(context.Context) (C, error), use func(context.Context, C) error) error {
 	conn, err := acquire(ctx)
 	if err != nil {
-		return &budget.Error{Class: budget.NotSent, Phase: budget.PhaseConnection, Again: true, Err: err}
+		return &budget.Error{Class: budget.NotSent, Phase: phaseOfConnecting(err), Again: true, Err: err}
 	}
 	return Classify(use(ctx, conn))
+}
+
+// phaseOfConnecting is how far a connection came. A driver that hides what the network said leaves "waiting for a connection".
+func phaseOfConnecting(err error) budget.Phase {
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &dns):
+		return budget.PhaseDNS
+	case errors.As(err, &op) && op.Op == "dial":
+		return budget.PhaseConnect
+	}
+	return budget.PhaseConnection
 }
 
 // Classify says what is known of a statement, or of a transaction that ended with err, as a [*budget.Error]; nil for nil.
 //
 // An error that the server answered with is a refusal: the statement, and the transaction that it stood in, was not applied. Those that another attempt may find otherwise
-// are marked so: serialization failures and deadlocks (40), a lock that was not got (55P03), too little of something (53), a server that is not
-// ready (57P03). An answer that ends the connection (FATAL, such as 57P01 of a server that shuts down) proves nothing: it may come after the commit. Whatever the driver says is safe to repeat was not sent.
+// are marked so: serialisation failures and deadlocks (40), a lock that was not got (55P03), too little of something (53), a server that is not
+// ready (57P03). An answer that ends the connection or the server proves nothing, because it may come after the commit: 57P (such as 57P01 of a server that shuts down), 08, and what
+// PANIC also comes with (53100, 58, XX); nor does 40003, which says so itself. Whatever the driver says is safe to repeat was not sent. Where errors are joined, such as those of a commit and of the
+// rollback after it, the one that proves least counts.
+//
 // sql.ErrNoRows, sql.ErrTxDone and errors that are none of the driver's are the caller's own, and are returned as they are.
 func Classify(err error) error {
-	var known *budget.Error
-	var safe interface{ SafeToRetry() bool }
-	var answered interface{ SQLState() string }
-	switch {
-	case err == nil || errors.As(err, &known):
+	found := assess(err)
+	if found == nil {
 		return err
-	case errors.As(err, &answered):
-		return refusal(answered.SQLState(), err)
-	case errors.As(err, &safe) && safe.SafeToRetry(), errors.Is(err, driver.ErrBadConn): // database/sql: to be returned only where nothing was done
-		return &budget.Error{Class: budget.NotSent, Again: true, Err: err}
-	case errors.Is(err, sql.ErrNoRows), errors.Is(err, sql.ErrTxDone):
-		return err
-	case errors.Is(err, sql.ErrConnDone), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), lostAnswer(err):
-		return &budget.Error{Class: budget.Unknown, Phase: budget.PhaseAnswer, Err: err}
 	}
-	return err
+	if already, ok := err.(*budget.Error); ok && already == found { //nolint:errorlint // the outermost alone: it need not be wrapped again
+		return err
+	}
+	whole := *found
+	whole.Err = err
+	return &whole
 }
 
-// lostAnswer reports whether a connection failed while its answer was waited for.
-func lostAnswer(err error) bool {
-	var net interface {
-		Timeout() bool
-		Temporary() bool
+// assess looks through err from the outside, and is nil where nothing in it says what became of the statement.
+func assess(err error) *budget.Error {
+	for err != nil {
+		if found, over := one(err); over {
+			return found
+		}
+		switch e := err.(type) { //nolint:errorlint // one layer after the other
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			var worst *budget.Error
+			for _, branch := range e.Unwrap() {
+				if found := assess(branch); found != nil && (worst == nil || found.Class > worst.Class) {
+					worst = found
+				}
+			}
+			return worst
+		default:
+			return nil
+		}
 	}
-	return errors.As(err, &net) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
+	return nil
 }
 
-func refusal(state string, err error) error {
+// one is what one layer of an error says; over is false where what it wraps is to be asked.
+func one(err error) (found *budget.Error, over bool) {
+	switch e := err.(type) { //nolint:errorlint // one layer after the other
+	case *budget.Error:
+		return e, true
+	case interface{ SQLState() string }:
+		return refusal(e.SQLState(), err), true
+	case interface{ SafeToRetry() bool }:
+		if e.SafeToRetry() {
+			return &budget.Error{Class: budget.NotSent, Again: true, Err: err}, true
+		}
+	}
+	switch err {
+	case driver.ErrBadConn: //nolint:errorlint // one layer after the other: to be returned only where nothing was done
+		return &budget.Error{Class: budget.NotSent, Again: true, Err: err}, true
+	case sql.ErrNoRows, sql.ErrTxDone:
+		return nil, true
+	case sql.ErrConnDone, context.DeadlineExceeded, context.Canceled, io.ErrUnexpectedEOF, io.EOF, net.ErrClosed:
+		return &budget.Error{Class: budget.Unknown, Phase: budget.PhaseAnswer, Err: err}, true
+	}
+	if _, ok := err.(net.Error); ok { //nolint:errorlint // one layer after the other
+		e := &budget.Error{Class: budget.Unknown, Phase: budget.PhaseAnswer, Err: err}
+		if op, ok := err.(*net.OpError); ok && op.Op == "write" { //nolint:errorlint // one layer after the other
+			e.Phase = budget.PhaseSending
+		}
+		return e, true
+	}
+	return nil, false
+}
+
+func refusal(state string, err error) *budget.Error {
 	e := &budget.Error{Class: budget.Refused, Err: err}
 	switch {
-	case state == "57P03", strings.HasPrefix(state, "53"), strings.HasPrefix(state, "40"), state == "55P03":
-		e.Again = true
-	case strings.HasPrefix(state, "57P"), strings.HasPrefix(state, "08"):
+	case state == "40003", state == "53100", hasAny(state, "08", "58", "XX"), state != "57P03" && hasAny(state, "57P"):
 		e.Class, e.Phase = budget.Unknown, budget.PhaseAnswer
+	case state == "57P03", state == "55P03", hasAny(state, "40", "53"):
+		e.Again = true
 	}
 	return e
+}
+
+func hasAny(state string, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(state, p) {
+			return true
+		}
+	}
+	return false
 }
