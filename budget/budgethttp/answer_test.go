@@ -91,18 +91,19 @@ func TestFail(t *testing.T) {
 		after string
 		never bool
 	}{
-		"not sent":            {&budget.Error{Class: budget.NotSent, Err: cause}, 503, budget.Refused, "0", false},
-		"refused":             {&budget.Error{Class: budget.Refused, Err: cause}, 422, budget.Refused, "", false},
-		"refused for now":     {&budget.Error{Class: budget.Refused, Again: true, Err: cause}, 503, budget.Refused, "0", false},
-		"refused until later": {&budget.Error{Class: budget.Refused, RetryAfter: 1500 * time.Millisecond, Err: cause}, 503, budget.Refused, "2", false},
-		"unknown":             {&budget.Error{Class: budget.Unknown, Err: cause}, 504, budget.Unknown, "", false},
-		"never":               {&budget.Error{Class: budget.Refused, Again: true, NoRetry: true, Err: cause}, 503, budget.Refused, "0", true},
-		"no time":             {&budget.NoTimeError{What: "a request"}, 504, budget.Unknown, "", false},
-		"anything":            {cause, 504, budget.Unknown, "", false},
-		"one attempt":         {gave(1, budget.ErrNotRepeated, &budget.Error{Class: budget.Unknown, Err: cause}), 504, budget.Unknown, "", false},
-		"several":             {gave(2, budget.ErrAttempts, &budget.Error{Class: budget.NotSent, Err: cause}), 503, budget.Refused, "0", true},
-		"throttled":           {gave(1, budget.ErrThrottled, &budget.Error{Class: budget.NotSent, Err: cause}), 503, budget.Refused, "0", true},
-		"wrapped":             {fmt.Errorf("charging: %w", gave(3, budget.ErrNoTime, cause)), 504, budget.Unknown, "", true},
+		"not sent":                      {&budget.Error{Class: budget.NotSent, Err: cause}, 503, budget.Refused, "0", false},
+		"refused":                       {&budget.Error{Class: budget.Refused, Err: cause}, 422, budget.Refused, "", false},
+		"refused for now":               {&budget.Error{Class: budget.Refused, Again: true, Err: cause}, 503, budget.Refused, "0", false},
+		"refused until later":           {&budget.Error{Class: budget.Refused, RetryAfter: 1500 * time.Millisecond, Err: cause}, 503, budget.Refused, "2", false},
+		"unknown":                       {&budget.Error{Class: budget.Unknown, Err: cause}, 504, budget.Unknown, "", false},
+		"never":                         {&budget.Error{Class: budget.Refused, Again: true, NoRetry: true, Err: cause}, 503, budget.Refused, "0", true},
+		"no time":                       {&budget.NoTimeError{What: "a request"}, 504, budget.Unknown, "", false},
+		"anything":                      {cause, 504, budget.Unknown, "", false},
+		"one attempt":                   {gave(1, budget.ErrNotRepeated, &budget.Error{Class: budget.Unknown, Err: cause}), 504, budget.Unknown, "", false},
+		"several":                       {gave(2, budget.ErrAttempts, &budget.Error{Class: budget.NotSent, Err: cause}), 503, budget.Refused, "0", true},
+		"an earlier attempt is unknown": {&budget.GaveUpError{Why: budget.ErrAttempts, Last: &budget.Error{Class: budget.NotSent, Err: cause}, Class: budget.Unknown, Attempts: 2}, 504, budget.Unknown, "", true},
+		"throttled":                     {gave(1, budget.ErrThrottled, &budget.Error{Class: budget.NotSent, Err: cause}), 503, budget.Refused, "0", true},
+		"wrapped":                       {fmt.Errorf("charging: %w", gave(3, budget.ErrNoTime, cause)), 504, budget.Unknown, "", true},
 	} {
 		w := httptest.NewRecorder()
 		Fail(w, c.err)

@@ -1,0 +1,6 @@
+package rpc
+
+import "errors"
+
+// errTest is any cause.
+var errTest = errors.New("test")
