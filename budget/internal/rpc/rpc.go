@@ -52,10 +52,10 @@ type Answer struct {
 
 const maxRetryAfter = 24 * time.Hour
 
-// Error is what the answer proves. A code by which a handler refuses is a refusal. RESOURCE_EXHAUSTED and UNAVAILABLE are one that another attempt may find
+// Proves is what is known after the answer, as an error about err. A code by which a handler refuses is a refusal. RESOURCE_EXHAUSTED and UNAVAILABLE are one that another attempt may find
 // otherwise if a RetryInfo comes with it; a bare UNAVAILABLE is also what proxies and libraries say when a connection broke in the middle, so it proves nothing. Where the answer had begun, codes that
 // libraries make up too (such as RESOURCE_EXHAUSTED for an answer that is too large) prove nothing either.
-func (a Answer) Error(err error) *budget.Error {
+func (a Answer) Proves(err error) *budget.Error {
 	e := &budget.Error{Class: budget.Unknown, Phase: budget.PhaseReading, RetryAfter: min(max(0, a.RetryAfter), maxRetryAfter), NoRetry: a.NoRetry, Err: err}
 	switch a.Code {
 	case InvalidArgument, NotFound, AlreadyExists, PermissionDenied, FailedPrecondition, Aborted, OutOfRange, Unauthenticated:

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/budget"
 )
 
-// judge is Answer.Error, or a twin of it.
+// judge is Answer.Proves, or a twin of it.
 type judge func(Answer) *budget.Error
 
 // judged holds a judge to what each answer proves.
@@ -52,7 +52,7 @@ func judged(j judge) error {
 }
 
 func TestAnswers(t *testing.T) {
-	if err := judged(func(a Answer) *budget.Error { return a.Error(errTest) }); err != nil {
+	if err := judged(func(a Answer) *budget.Error { return a.Proves(errTest) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -64,7 +64,7 @@ func TestCredulousJudgesAreCaught(t *testing.T) {
 		"what has begun is not looked at":     func(a Answer) Answer { a.Begun = false; return a },
 		"a deadline is always before a start": func(a Answer) Answer { a.NotStarted = true; return a },
 	} {
-		if judged(func(a Answer) *budget.Error { return change(a).Error(errTest) }) == nil {
+		if judged(func(a Answer) *budget.Error { return change(a).Proves(errTest) }) == nil {
 			t.Errorf("%s: it passes", name)
 		}
 	}
@@ -92,7 +92,7 @@ func TestTell(t *testing.T) {
 		"anything": {errTest, Unknown, budget.Unknown, false, false},
 	} {
 		told := Tell(c.err)
-		read := Answer{Code: told.Code, Hint: told.Hint, RetryAfter: told.RetryAfter, NoRetry: told.NoRetry, NotStarted: told.NotStarted}.Error(errTest)
+		read := Answer{Code: told.Code, Hint: told.Hint, RetryAfter: told.RetryAfter, NoRetry: told.NoRetry, NotStarted: told.NotStarted}.Proves(errTest)
 		if told.Code != c.code || read.Class != c.class || read.Again != c.again || read.NoRetry != c.never {
 			t.Errorf("%s: %+v, read as %+v", name, told, read)
 		}
