@@ -119,7 +119,7 @@ func randomWrites(t *testing.T, conflict string, steps int, breaks ...string) (m
 // after; what is refused changes nothing; and under all claims nothing is refused.
 func TestRandomWrites(t *testing.T) {
 	t.Parallel()
-	const steps = 1000
+	const steps = 300
 	for _, conflict := range []string{"ABORT", "REPLACE"} {
 		counts, err := randomWrites(t, conflict, steps)
 		if err != nil {
