@@ -70,6 +70,7 @@ func (a *app) commands() []*cobra.Command {
 		a.protectCommand(),
 		a.upstreamCommand(),
 		a.drillCommand(),
+		a.tuneCommand(),
 		a.versionCommand(),
 	}
 }

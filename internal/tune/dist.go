@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -201,18 +202,38 @@ func (b beyond) Upper(q float64) float64 { return max(b.d.Upper(q*b.share), b.fl
 
 func (b beyond) String() string { return fmt.Sprintf("%v, of those over %s", b.d, short(b.floor)) }
 
-// short writes seconds with three figures that matter.
+// short writes seconds with the figures that matter: three, or whole seconds and minutes.
 func short(s float64) string {
 	d := seconds(s)
-	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond, time.Microsecond} {
-		if d >= 100*unit && unit < time.Minute {
+	switch {
+	case d >= time.Hour:
+		return plain(d.Round(time.Minute))
+	case d >= time.Minute:
+		return plain(d.Round(time.Second))
+	}
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		switch {
+		case d >= 100*unit:
 			return d.Round(unit).String()
-		}
-		if d >= unit {
+		case d >= 10*unit:
+			return d.Round(unit / 10).String()
+		case d >= unit:
 			return d.Round(unit / 100).String()
 		}
 	}
 	return d.String()
+}
+
+// plain writes a duration without the units that are 0.
+func plain(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // seconds is the duration of s seconds.

@@ -31,9 +31,10 @@ type Point struct {
 // Plan is a recommendation and what it was chosen from.
 type Plan struct {
 	Inputs Inputs
-	Points []Point // by TTL; those that cannot be used at all are left out
-	Best   int     // in Points: the cheapest within the bounds; where none is, the one with the least loss
-	Met    bool    // whether Best is within the bounds
+	Points []Point         // by TTL; those that cannot be used at all are left out
+	Best   int             // in Points: the cheapest within the bounds; where none is, the one with the least loss
+	Met    bool            // whether Best is within the bounds
+	Also   []time.Duration // TTLs that were asked for
 }
 
 // Evaluate computes one TTL. It returns an [*InputError] for inputs out of range and for a TTL that cannot be used with them.
@@ -100,7 +101,7 @@ func Recommend(in Inputs, also ...time.Duration) (Plan, error) {
 	}
 	candidates := append(ttls(), also...)
 	slices.Sort(candidates)
-	plan := Plan{Inputs: in}
+	plan := Plan{Inputs: in, Also: also}
 	why := ""
 	for _, ttl := range slices.Compact(candidates) {
 		margin := in.marginFor(ttl)
