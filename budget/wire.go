@@ -16,7 +16,7 @@ const (
 	HeaderNoRetry   = "Tenure-No-Retry"  // of an answer: "1": it was repeated below already, or is not to be repeated
 	maxHeader       = 32                 // bytes of a number: more is garbage
 	maxAsked        = maxTotal           // what may be asked for at all
-	leastSent       = time.Millisecond   // less than this is not sent: Connect would send no deadline then, and its handler would have none
+	leastSent       = time.Millisecond   // less than this is not sent: it would be no millisecond, and clients of Connect round it up or send no deadline, which leaves its handler none
 )
 
 // Wire is what travels with a request. Durations cross borders, instants never do.

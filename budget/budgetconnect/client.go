@@ -1,0 +1,163 @@
+package budgetconnect
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
+	"github.com/tenure-go/tenure/budget"
+	"github.com/tenure-go/tenure/budget/internal/rpc"
+)
+
+// NewClient returns an interceptor for clients. A call sends the number of its attempt, and fails with a [*budget.Error] that still is the [*connect.Error] it came
+// as. It belongs innermost: behind other interceptors. Calls that are served it leaves alone. Safe for concurrent use.
+//
+// A call with less than a millisecond left is not sent, with an error matching [budget.ErrNoTime]. What a [budgethttp.Transport] below says of the request counts, then the service's own answer: codes by which
+// handlers refuse are a refusal; resource_exhausted and unavailable with a RetryInfo are one that another attempt may find otherwise. Whatever Connect's client made up is
+// [budget.Unknown], and so is everything after a message of the answer. Errors of a stream come classified from each of its methods; those that are io.EOF stay what they are.
+func NewClient() connect.Interceptor { return client{} }
+
+type client struct{}
+
+// WrapUnary is part of [connect.Interceptor].
+func (client) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if !req.Spec().IsClient {
+			return next(ctx, req)
+		}
+		number, err := outgoing(ctx)
+		if err != nil {
+			return nil, err
+		}
+		req.Header().Del(budget.HeaderAttempt)
+		if number != "" {
+			req.Header().Set(budget.HeaderAttempt, number)
+		}
+		reply, err := next(ctx, req)
+		return reply, failed(err, false)
+	}
+}
+
+// WrapStreamingClient is part of [connect.Interceptor].
+func (client) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		number, err := outgoing(ctx)
+		conn := &sent{StreamingClientConn: next(ctx, spec), unsent: err} // nothing leaves before the first Send or CloseRequest
+		conn.RequestHeader().Del(budget.HeaderAttempt)
+		if number != "" {
+			conn.RequestHeader().Set(budget.HeaderAttempt, number)
+		}
+		return conn
+	}
+}
+
+// WrapStreamingHandler is part of [connect.Interceptor].
+func (client) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// outgoing is the number of the attempt that ctx is of, or why the call must not be sent.
+func outgoing(ctx context.Context) (string, error) {
+	number, err := rpc.Outgoing(ctx)
+	var refused *budget.Error
+	if errors.As(err, &refused) {
+		code := connect.CodeCanceled
+		if errors.Is(err, budget.ErrNoTime) || errors.Is(err, context.DeadlineExceeded) {
+			code = connect.CodeDeadlineExceeded
+		}
+		refused.Err = connect.NewError(code, refused.Err)
+		return "", refused
+	}
+	return number, err
+}
+
+// failed is what is known of a call that ended with err; begun is whether a message of its answer was read.
+func failed(err error, begun bool) error {
+	if err == nil {
+		return nil
+	}
+	e := &budget.Error{Class: budget.Unknown, Err: err}
+	var below *budget.Error
+	var answered *connect.Error
+	switch {
+	case errors.As(err, &below):
+		e.Class, e.Phase = below.Class, below.Phase
+	case connect.IsWireError(err) && errors.As(err, &answered):
+		e = answer(answered).Proves(err)
+	}
+	if begun {
+		e.Class, e.Again = budget.Unknown, false
+	}
+	return e
+}
+
+func answer(err *connect.Error) rpc.Answer {
+	a := rpc.Answer{Code: rpc.Code(err.Code()), NoRetry: err.Meta().Get(budget.HeaderNoRetry) == "1"}
+	for _, detail := range err.Details() {
+		value, err := detail.Value()
+		if err != nil {
+			continue // of a type that is not known here
+		}
+		switch d := value.(type) {
+		case *errdetails.RetryInfo:
+			a.Hint, a.RetryAfter = true, d.GetRetryDelay().AsDuration()
+		case *errdetails.ErrorInfo:
+			a.NotStarted = a.NotStarted || d.GetDomain() == rpc.Domain && d.GetReason() == rpc.NotStarted
+		}
+	}
+	return a
+}
+
+// sent is a stream whose errors are classified.
+type sent struct {
+	connect.StreamingClientConn
+	unsent error // why nothing of it must be sent
+	begun  atomic.Bool
+}
+
+func (s *sent) classify(err error) error {
+	if errors.Is(err, io.EOF) { // the end, or of Send: Receive knows more
+		return err
+	}
+	return failed(err, s.begun.Load())
+}
+
+// Send is part of [connect.StreamingClientConn].
+func (s *sent) Send(message any) error {
+	if s.unsent != nil {
+		return s.unsent
+	}
+	return s.classify(s.StreamingClientConn.Send(message))
+}
+
+// CloseRequest is part of [connect.StreamingClientConn].
+func (s *sent) CloseRequest() error {
+	if s.unsent == nil { // else there is nothing to end
+		return s.classify(s.StreamingClientConn.CloseRequest())
+	}
+	return nil
+}
+
+// Receive is part of [connect.StreamingClientConn].
+func (s *sent) Receive(message any) error {
+	if s.unsent != nil {
+		return s.unsent
+	}
+	err := s.StreamingClientConn.Receive(message)
+	if err == nil {
+		s.begun.Store(true)
+	}
+	return s.classify(err)
+}
+
+// CloseResponse is part of [connect.StreamingClientConn].
+func (s *sent) CloseResponse() error {
+	if s.unsent == nil { // else there is none
+		return s.classify(s.StreamingClientConn.CloseResponse())
+	}
+	return nil
+}

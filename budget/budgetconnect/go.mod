@@ -1,0 +1,12 @@
+module github.com/tenure-go/tenure/budget/budgetconnect
+
+go 1.26.0
+
+require (
+	connectrpc.com/connect v1.21.1
+	github.com/tenure-go/tenure v0.0.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261110000943-09e21b237f2c
+	google.golang.org/protobuf v1.36.12
+)
+
+replace github.com/tenure-go/tenure => ../..
