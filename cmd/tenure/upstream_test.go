@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/fence/fencehttp"
+	"github.com/tenure-go/tenure/internal/testdb"
 )
 
 // ordersService knows nothing of leases, and tells what reached it.
@@ -72,10 +73,13 @@ func put(t *testing.T, to, claim, body string) (int, fencehttp.Problem) {
 // TestGuard: two owners one after the other, under `tenure run`, before a service that knows nothing of them.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"strict", "high-water"} {
-		t.Run(mode, func(t *testing.T) {
+	for _, c := range []struct{ mode, store string }{{"strict", "sqlite"}, {"high-water", "sqlite"}, {"strict", "postgres"}, {"high-water", "postgres"}} {
+		t.Run(c.mode+" on "+c.store, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			mode, w := c.mode, newWorld(t)
+			if c.store == "postgres" {
+				w, _ = postgresWorld(t, testdb.Shared(t))
+			}
 			reached := make(chan string, 10)
 			service := ordersService(t, reached)
 			w.ok("run", "orders/7", "--", "true") // makes the store
@@ -87,7 +91,7 @@ func TestGuard(t *testing.T) {
 			first := strings.TrimSpace(w.ok("run", "orders/7", "--", "sh", "-c", "echo $TENURE_CLAIM"))
 			if mode == "high-water" { // the mark knows of no end
 				if status, p := put(t, to, first, "first"); status != 200 {
-					t.Errorf("the first: %d %+v", status, p)
+					t.Fatalf("the first: %d %+v", status, p)
 				}
 				if got := <-reached; got != "PUT /orders/7 first" {
 					t.Errorf("reached: %q", got)
@@ -96,10 +100,11 @@ func TestGuard(t *testing.T) {
 				t.Errorf("the first, which has released: %d %+v", status, p)
 			}
 			// The second holds while it writes.
-			second := w.start("run", "orders/7", "--", "sh", "-c", "echo $TENURE_CLAIM; read x")
+			writing := w.gate("writing")
+			second := w.start("run", "orders/7", "--", "sh", "-c", "echo $TENURE_CLAIM; read x <"+writing.path)
 			claim := second.line()
 			if status, p := put(t, to, claim, "second"); status != 200 {
-				t.Errorf("the second: %d %+v", status, p)
+				t.Fatalf("the second: %d %+v", status, p)
 			}
 			if got := <-reached; got != "PUT /orders/7 second" {
 				t.Errorf("reached: %q", got)
@@ -107,9 +112,10 @@ func TestGuard(t *testing.T) {
 			if status, p := put(t, to, first, "late"); status != 412 || p.Newer == 0 || p.Seen == 0 || p.Why != "superseded" {
 				t.Errorf("the first is late: %d %+v", status, p)
 			}
+			writing.open()
 			g.signal(syscall.SIGTERM)
-			if e := g.wait(); e.code != 0 || len(reached) > 0 {
-				t.Errorf("exit %d, reached besides: %d\n%s", e.code, len(reached), e.stderr)
+			if e := g.wait(); e.code != 0 || len(reached) > 0 || strings.Contains(e.stderr, secret) {
+				t.Errorf("exit %d, reached besides: %d, the password must not be told\n%s", e.code, len(reached), e.stderr)
 			}
 		})
 	}
@@ -132,9 +138,10 @@ func TestGuardRefusesToStart(t *testing.T) {
 		{exitUsage, "--wait must be positive", []string{"guard", "--upstream", up, "--wait", "0s"}},
 		{exitUsage, "is no path", []string{"guard", "--upstream", up, "--mode", "high-water", "--only", "orders"}},
 		{exitNoStore, "there is no store", []string{"guard", "--upstream", up, "--store", "sqlite:" + filepath.Join(w.dir, "none.db")}},
+		{exitNoStore, "127.0.0.1:1", []string{"guard", "--upstream", up, "--store", "postgres://u:" + secret + "@127.0.0.1:1/x"}},
 		{exitFailed, "--listen", []string{"guard", "--upstream", up, "--mode", "high-water", "--listen", "203.0.113.1:1"}},
 	} {
-		if e := w.do(c.args...); e.code != c.code || !strings.Contains(e.last(), c.says) {
+		if e := w.do(c.args...); e.code != c.code || !strings.Contains(e.last(), c.says) || strings.Contains(e.stderr, secret) {
 			t.Errorf("%q: exit %d, %s", c.args, e.code, e.stderr)
 		}
 	}
