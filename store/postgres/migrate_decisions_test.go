@@ -30,12 +30,12 @@ func decisions() map[decision][]string {
 			"new_id", "authority_id", "schema_version", "issued",
 			"open_session", "renew", "close_session", "acquire", "release", "lease_of", "leases",
 			"claim_text", "claim_parse", "verify", "verify_bounded", "enter", "admit", "allow", "report_ahead",
-			"present", "protect", "protect_script", "unprotect", "protections", "guard_body", "check_table", "check_expression", "fail",
+			"present", "protect", "protect_script", "unprotect", "protections", "guard_body", "guard_function", "check_table", "check_rights", "check_expression", "fail",
 			// For the Go store.
 			"enter_incarnation", "session_open", "session_renew", "session_close", "unbroken_id", "free_closed", "mend_sequence",
 			"acquire_one", "acquire_many", "acquire_rows", "release_one", "release_many", "release_rows", "release_absent",
 		},
-		forEverybody: {"guard", "family", "guard_triggers", "guard_args"},
+		forEverybody: {"guard", "family", "guard_triggers", "guard_always", "guard_args"},
 		forOperators: {"lease_revoke", "revoke", "prune"},
 		forOwner:     {"epoch_raise", "authority_new"},
 		internal: {

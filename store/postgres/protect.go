@@ -119,7 +119,8 @@ type Statements interface {
 // Protect makes a table, its partitions and the tables that inherit from it refuse each INSERT, UPDATE, DELETE and TRUNCATE of every role, its owner
 // and superusers included, in whatever form it comes, unless the transaction has presented a claim ([Present], or tenure.present in SQL) to the
 // name of each row that it writes; an update needs the names before and after. TRUNCATE needs a claim to the table's own name, schema.table. Rows are checked at the end of
-// the statement that writes them. Protecting again changes the expression. It returns the statements that it ran.
+// the statement that writes them. Protecting again changes the expression. It returns the statements that it ran. The tables are locked (ACCESS EXCLUSIVE) until
+// its transaction ends.
 //
 // What no trigger stops: DDL, DISABLE TRIGGER and DROP by the owner or a superuser, a session with session_replication_role = replica
 // (unless Always), what a logical subscription applies, a table that is written before it is attached as a partition. [Protections] tells what is switched off.
@@ -185,6 +186,8 @@ func protectError(err error) error {
 func ProtectionGaps() []string {
 	return []string{
 		"the owner of the table and superusers: DROP TABLE, DROP or DISABLE TRIGGER, ALTER TABLE, CREATE OR REPLACE of the guard's function",
+		"while there is no event trigger (a superuser's --apply makes it): CREATE OR REPLACE TRIGGER by a role that has the right TRIGGER on the table",
+		"what is written to a partition that is a foreign table, at the table itself or behind it",
 		"sessions with session_replication_role = replica, unless it was protected with --always",
 		"what a subscription of logical replication applies: it fires no triggers of statements",
 		"what is in a table before it is attached as a partition, or made to inherit; partitions that are made later, while there is no event trigger (a superuser's --apply makes it)",

@@ -24,10 +24,10 @@ TO tenure_user;
 GRANT EXECUTE ON FUNCTION
 	tenure.present(uuid, text, uuid, bigint), tenure.present(uuid, text[], uuid[], bigint[]), tenure.present(text[]), tenure.fail(text, text, jsonb, text),
 	tenure.protect(regclass, text, boolean), tenure.protect_script(regclass, text, boolean), tenure.unprotect(regclass), tenure.protections(),
-	tenure.guard_body(text), tenure.check_table(regclass), tenure.check_expression(regclass, text)
+	tenure.guard_body(text), tenure.guard_function(regclass), tenure.check_table(regclass), tenure.check_rights(regclass), tenure.check_expression(regclass, text)
 TO tenure_user;
 GRANT USAGE ON SCHEMA tenure TO PUBLIC;
-GRANT EXECUTE ON FUNCTION tenure.guard(oid, text[]), tenure.family(regclass), tenure.guard_triggers(regclass, text, text, text, boolean), tenure.guard_args(bytea) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION tenure.guard(oid, text[]), tenure.family(regclass), tenure.guard_triggers(regclass, text, text, text), tenure.guard_always(regclass), tenure.guard_args(bytea) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
 	tenure.lease_revoke(text, bigint, text), tenure.revoke(text, bigint, text), tenure.prune(interval, int)
 TO tenure_operator;

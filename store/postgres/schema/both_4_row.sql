@@ -23,13 +23,14 @@ END $$;
 CREATE FUNCTION tenure.refuse_row(p_table text, p_name text, p_seen text, p_needed text, p_why text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	v_short text := CASE WHEN octet_length(p_name) > 512 THEN left(p_name, 100) || '... (' || octet_length(p_name) || ' bytes)' ELSE p_name END;
+	v_seen text := CASE WHEN p_seen ~ '^[0-9]{1,19}$' THEN p_seen END; -- anything else was set by hand
 BEGIN
 	PERFORM tenure.fail('TN013',
 		CASE p_why
 			WHEN 'no name' THEN format('table %s is protected, and a row has no name: its name expression gives NULL', p_table)
 			WHEN 'not presented' THEN format('table %s is protected: a row of lease %s is written only under a claim to it, and none was presented in this transaction%s', p_table, quote_ident(v_short), coalesce('; token ' || p_needed || ' holds it', ''))
-			ELSE format('table %s refused token %s of lease %s: %s%s', p_table, coalesce(p_seen, '?'), quote_ident(v_short), p_why, coalesce('; token ' || p_needed || ' holds it', '')) END,
-		jsonb_build_object('resource', p_table, 'name', v_short, 'token', nullif(p_seen, ''), 'why', CASE p_why WHEN 'no name' THEN 'not presented' ELSE p_why END, 'newer', p_needed),
+			ELSE format('table %s refused token %s of lease %s: %s%s', p_table, coalesce(v_seen, '?'), quote_ident(v_short), p_why, coalesce('; token ' || p_needed || ' holds it', '')) END,
+		jsonb_build_object('resource', p_table, 'name', v_short, 'token', v_seen, 'why', CASE p_why WHEN 'no name' THEN 'not presented' ELSE p_why END, 'newer', p_needed),
 		CASE p_why
 			WHEN 'no name' THEN 'Nothing was written. Give the row what the expression needs; the list of tenure.protections() shows it.'
 			WHEN 'not presented' THEN 'Nothing was written. Acquire that lease, and in the transaction that writes, before it, call tenure.present(claim); behind a pooler, in the same transaction, not before BEGIN.'

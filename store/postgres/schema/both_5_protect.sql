@@ -2,10 +2,11 @@
 -- its form (COPY, ON CONFLICT, MERGE, a cascade). All that is known of a protected table stands in the catalogue: its triggers, whose first
 -- argument is the name expression and whose second is the table's own name, and a function of its owner beside it.
 
--- What the guard function of a table does. The expression is evaluated as whoever writes; it was deparsed under this search path.
+-- What the guard function of a table does. The expression is evaluated as whoever writes; it was deparsed under this search path. A column may be called as a variable is.
 CREATE FUNCTION tenure.guard_body(p_name text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
 	RETURN format($body$
+#variable_conflict use_column
 DECLARE
 	v_names text[];
 BEGIN
@@ -43,6 +44,21 @@ BEGIN
 	ELSIF NOT pg_has_role(current_user, c.relowner, 'USAGE') THEN
 		RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('only its owner can protect table %I.%I', c.nspname, c.relname),
 			HINT = format('Nothing was changed. Run this as %I or as a superuser.', pg_get_userbyid(c.relowner));
+	END IF;
+END $$;
+
+-- What it takes beside the table itself, told before anything is tried.
+CREATE FUNCTION tenure.check_rights(p_table regclass) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	v_schema name := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_table);
+	v_other regclass := (SELECT f FROM tenure.family(p_table) f JOIN pg_class c ON c.oid = f WHERE NOT pg_has_role(current_user, c.relowner, 'USAGE') ORDER BY f::text LIMIT 1);
+	v_needed text := CASE
+		WHEN v_other IS NOT NULL THEN format('Table %s below it is somebody else''s: run this as a superuser, or change its owner.', v_other)
+		WHEN NOT has_schema_privilege(v_schema, 'CREATE') THEN format('The function of the guard is made in the schema of the table: let an administrator run GRANT CREATE ON SCHEMA %I TO %I.', v_schema, current_user)
+		WHEN NOT has_database_privilege(current_database(), 'TEMPORARY') THEN format('The name expression is tried on a temporary table: let an administrator run GRANT TEMPORARY ON DATABASE %I TO %I.', current_database(), current_user) END;
+BEGIN
+	IF v_needed IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('role %I may not protect table %s', current_user, p_table), HINT = 'Nothing was changed. ' || v_needed;
 	END IF;
 END $$;
 
@@ -96,7 +112,7 @@ BEGIN
 END $$;
 
 -- The triggers of one table, as statements.
-CREATE FUNCTION tenure.guard_triggers(p_table regclass, p_function text, p_name text, p_own text, p_always boolean) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION tenure.guard_triggers(p_table regclass, p_function text, p_name text, p_own text) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t text[];
 BEGIN
@@ -105,41 +121,69 @@ BEGIN
 		RETURN NEXT format('DROP TRIGGER IF EXISTS tenure_guard_%s ON %s', t[1], p_table);
 		RETURN NEXT format('CREATE TRIGGER tenure_guard_%s %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION %s(%L, %L)', t[1], t[2], p_table, t[3], p_function, p_name, p_own);
 	END LOOP;
-	IF p_always THEN -- one statement, after all: it fires the event trigger
-		RETURN NEXT format('ALTER TABLE %s ENABLE ALWAYS TRIGGER tenure_guard_insert, ENABLE ALWAYS TRIGGER tenure_guard_update, ENABLE ALWAYS TRIGGER tenure_guard_delete, ENABLE ALWAYS TRIGGER tenure_guard_truncate', p_table);
-	END IF;
+END $$;
+
+-- Lets them fire for the replica role. It comes when each table of the family has its triggers: ALTER TABLE fires the event trigger, which makes those that are missing.
+CREATE FUNCTION tenure.guard_always(p_table regclass) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN format('ALTER TABLE %s ENABLE ALWAYS TRIGGER tenure_guard_insert, ENABLE ALWAYS TRIGGER tenure_guard_update, ENABLE ALWAYS TRIGGER tenure_guard_delete, ENABLE ALWAYS TRIGGER tenure_guard_truncate', p_table);
+END $$;
+
+-- The function that guards a table, by its name. One that other tables use keeps its body: a database that was restored has functions called after the oids of
+-- another one, and a partition that was detached keeps its guard.
+CREATE FUNCTION tenure.guard_function(p_table regclass) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN (SELECT format('%I.%I', n.nspname, x.name) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		CROSS JOIN LATERAL (SELECT i, 'tenure_guard_' || c.oid || CASE WHEN i > 0 THEN '_' || i ELSE '' END AS name FROM generate_series(0, 99) i) x
+		WHERE c.oid = p_table AND NOT EXISTS (SELECT 1 FROM pg_proc p JOIN pg_trigger t ON t.tgfoid = p.oid
+			WHERE p.proname = x.name AND p.pronamespace = n.oid AND t.tgrelid NOT IN (SELECT f FROM tenure.family(p_table) f))
+		ORDER BY x.i LIMIT 1);
 END $$;
 
 -- What protect would run, in order. Nothing is changed. always: the triggers also fire in sessions with session_replication_role = replica; what a logical subscription applies fires none.
 CREATE FUNCTION tenure.protect_script(p_table regclass, p_name text, p_always boolean DEFAULT false) RETURNS SETOF text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	v_name text;
-	v_function text := (SELECT format('%I.%I', n.nspname, 'tenure_guard_' || c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_table);
-	v_own text := (SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_table);
+	v_function text;
+	v_own text;
+	v_owner name;
 	v_one regclass;
 BEGIN
-	PERFORM tenure.check_table(p_table);
+	PERFORM tenure.check_table(p_table), tenure.check_rights(p_table);
+	v_function := tenure.guard_function(p_table);
+	SELECT n.nspname || '.' || c.relname, pg_get_userbyid(c.relowner) INTO v_own, v_owner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_table;
 	v_name := tenure.check_expression(p_table, p_name);
 	RETURN NEXT format('CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS %L', v_function, tenure.guard_body(v_name));
 	RETURN NEXT format('COMMENT ON FUNCTION %s() IS %L', v_function, 'guards ' || v_own || ' for Tenure; see tenure.protections()');
+	-- Whoever made a function of this name before, and whoever calls, it is the table owner's from now on.
+	IF v_owner = current_user OR (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user)
+		OR has_schema_privilege(v_owner, (SELECT c.relnamespace FROM pg_class c WHERE c.oid = p_table), 'CREATE') THEN
+		RETURN NEXT format('ALTER FUNCTION %s() OWNER TO %I', v_function, v_owner);
+	END IF;
 	FOR v_one IN SELECT f FROM tenure.family(p_table) f LOOP
-		RETURN QUERY SELECT * FROM tenure.guard_triggers(v_one, v_function, v_name, v_own, p_always);
+		RETURN QUERY SELECT * FROM tenure.guard_triggers(v_one, v_function, v_name, v_own);
 	END LOOP;
+	IF p_always THEN
+		RETURN QUERY SELECT tenure.guard_always(f) FROM tenure.family(p_table) f;
+	END IF;
 END $$;
 
 -- Protects a table of the caller's, its partitions and the tables that inherit from it, in the caller's transaction, or changes its protection; returns what it ran.
 -- name is an immutable expression over the columns of the table: the name of the lease that a row is written under. TRUNCATE is written under the table's own name, schema.table.
 CREATE FUNCTION tenure.protect(p_table regclass, p_name text, p_always boolean DEFAULT false) RETURNS SETOF text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
-	v_script text[] := ARRAY(SELECT s FROM tenure.protect_script(p_table, p_name, p_always) s);
+	v_script text[];
 	v_one text;
 BEGIN
+	PERFORM tenure.check_table(p_table);
+	EXECUTE format('LOCK TABLE %s', p_table); -- before the family is looked at: somebody may be adding to it
+	v_script := ARRAY(SELECT s FROM tenure.protect_script(p_table, p_name, p_always) s);
 	FOREACH v_one IN ARRAY v_script LOOP
 		EXECUTE v_one;
 		RETURN NEXT v_one;
 	END LOOP;
 	IF NOT EXISTS (SELECT 1 FROM pg_event_trigger e WHERE e.evtname = 'tenure_protect') AND (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
-		v_one := $x$CREATE EVENT TRIGGER tenure_protect ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE') EXECUTE FUNCTION tenure.protect_new()$x$;
+		v_one := $x$CREATE EVENT TRIGGER tenure_protect ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE', 'CREATE SCHEMA', 'CREATE TRIGGER') EXECUTE FUNCTION tenure.protect_new()$x$;
 		EXECUTE v_one;
 		RETURN NEXT v_one;
 		ALTER EVENT TRIGGER tenure_protect ENABLE ALWAYS;
@@ -188,10 +232,13 @@ BEGIN
 		new_partitions := EXISTS (SELECT 1 FROM pg_event_trigger e WHERE e.evtname = 'tenure_protect' AND e.evtenabled IN ('O', 'A'));
 		problems := ARRAY(SELECT format('%s: trigger tenure_guard_%s is %s', f, k, CASE t.tgenabled WHEN 'D' THEN 'disabled' WHEN 'R' THEN 'for replicas alone' ELSE 'missing' END)
 			FROM tenure.family(r.tgrelid) f CROSS JOIN unnest(ARRAY['delete', 'insert', 'truncate', 'update']) k
-				LEFT JOIN pg_trigger t ON t.tgrelid = f AND t.tgname = 'tenure_guard_' || k AND t.tgfoid = r.f AND t.tgargs = r.args
+				LEFT JOIN pg_trigger t ON t.tgrelid = f AND t.tgname = 'tenure_guard_' || k AND t.tgfoid = r.f AND t.tgargs = r.args AND t.tgqual IS NULL
+					AND t.tgtype = CASE k WHEN 'insert' THEN 4 WHEN 'delete' THEN 8 WHEN 'update' THEN 16 ELSE 34 END -- of statements: after them, and before TRUNCATE
 			WHERE t.oid IS NULL OR t.tgenabled NOT IN ('O', 'A') ORDER BY f::text, k)
+			|| ARRAY(SELECT format('%s: a foreign table has no guard', c.oid::regclass) FROM tenure.family(r.tgrelid) f JOIN pg_inherits i ON i.inhparent = f JOIN pg_class c ON c.oid = i.inhrelid
+				WHERE c.relkind = 'f' ORDER BY c.oid::regclass::text)
 			|| ARRAY(SELECT format('function %s was changed', p.oid::regprocedure) FROM pg_proc p WHERE p.oid = r.f
-				AND (p.prosrc <> tenure.guard_body(name) OR p.prosecdef OR p.proconfig <> ARRAY['search_path=pg_catalog, pg_temp']));
+				AND (p.prosrc <> tenure.guard_body(name) OR p.prosecdef OR p.proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']));
 		RETURN NEXT;
 	END LOOP;
 END $$;
@@ -201,15 +248,25 @@ CREATE FUNCTION tenure.protect_new() RETURNS event_trigger LANGUAGE plpgsql SET 
 DECLARE
 	r record;
 	v_one text;
+	v_always regclass[] := '{}';
 BEGIN
+	-- CREATE OR REPLACE TRIGGER takes no more than the right TRIGGER on the table.
+	IF EXISTS (SELECT 1 FROM pg_event_trigger_ddl_commands() d JOIN pg_trigger t ON t.oid = d.objid JOIN pg_class c ON c.oid = t.tgrelid
+		WHERE d.classid = 'pg_trigger'::regclass AND t.tgname LIKE 'tenure\_guard\_%' AND NOT pg_has_role(current_user, c.relowner, 'USAGE')) THEN
+		RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'only the owner of a table makes or replaces its triggers tenure_guard_...', HINT = 'Nothing was changed. They guard the table for Tenure; call yours otherwise.';
+	END IF;
 	FOR r IN SELECT DISTINCT f AS rel, p.tgfoid::regproc::text AS function, p.args, p.tgenabled FROM pg_event_trigger_ddl_commands() d
 		JOIN LATERAL (SELECT i.inhparent AS oid FROM pg_inherits i WHERE i.inhrelid = d.objid UNION SELECT d.objid) a ON true
 		JOIN LATERAL (SELECT t.tgfoid, t.tgenabled, tenure.guard_args(t.tgargs) AS args FROM pg_trigger t WHERE t.tgrelid = a.oid AND t.tgname = 'tenure_guard_insert') p ON true
-		CROSS JOIN LATERAL tenure.family(a.oid) f
+		CROSS JOIN LATERAL tenure.family(d.objid) f
 		WHERE d.classid = 'pg_class'::regclass AND d.object_type = 'table'
 			AND (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = f AND t.tgfoid = p.tgfoid AND t.tgname LIKE 'tenure\_guard\_%') < 4 LOOP
-		FOR v_one IN SELECT s FROM tenure.guard_triggers(r.rel, r.function, r.args[1], r.args[2], r.tgenabled = 'A') s LOOP
+		FOR v_one IN SELECT s FROM tenure.guard_triggers(r.rel, r.function, r.args[1], r.args[2]) s LOOP
 			EXECUTE v_one;
 		END LOOP;
+		v_always := CASE WHEN r.tgenabled = 'A' THEN v_always || r.rel ELSE v_always END;
+	END LOOP;
+	FOREACH v_one IN ARRAY v_always LOOP
+		EXECUTE tenure.guard_always(v_one);
 	END LOOP;
 END $$;

@@ -9,6 +9,6 @@ GRANT EXECUTE ON FUNCTION
 	tenure.enter(text, text), tenure.admit(text, text), tenure.enter(text, uuid, text, uuid, bigint), tenure.admit(text, uuid, text, uuid, bigint), tenure.allow(text, uuid, text),
 	tenure.present(uuid, text, uuid, bigint), tenure.present(uuid, text[], uuid[], bigint[]), tenure.present(text[]),
 	tenure.protect(regclass, text, boolean), tenure.protect_script(regclass, text, boolean), tenure.unprotect(regclass), tenure.protections(),
-	tenure.guard_body(text), tenure.check_table(regclass), tenure.check_expression(regclass, text)
+	tenure.guard_body(text), tenure.guard_function(regclass), tenure.check_table(regclass), tenure.check_rights(regclass), tenure.check_expression(regclass, text)
 TO tenure_user;
-GRANT EXECUTE ON FUNCTION tenure.guard(oid, text[]), tenure.family(regclass), tenure.guard_triggers(regclass, text, text, text, boolean), tenure.guard_args(bytea) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION tenure.guard(oid, text[]), tenure.family(regclass), tenure.guard_triggers(regclass, text, text, text), tenure.guard_always(regclass), tenure.guard_args(bytea) TO PUBLIC;
