@@ -16,23 +16,23 @@ import (
 )
 
 const tuneLong = `Recommends a TTL, with its margin, renewal interval, attempt timeout and a waiter's budget, and says what it implies: how
-likely a live lease is lost, how many false reclaims and renewals that makes, and how long recovery takes after a crash, split into
-remaining TTL, waking, retries and start. A TTL of 10 s does not mean recovery in 10 s. The recommended TTL is the cheapest that
-keeps to --target: blocked seconds and false reclaims have the costs that you give.
+likely a live lease is lost, how many false reclaims and renewals that makes, and how long recovery takes after a crash, split
+into remaining TTL, waking, retries and start. A TTL of 10 s does not mean recovery in 10 s. The recommended TTL is the cheapest
+that keeps to --target and --max-renewals: blocked seconds and false reclaims have the costs that you give.
 
 How long a renewal takes and how long a process stands still come from a sample, from files, or are assumed:
 --seconds N samples the store: a session of its own is renewed about ten times a second and closed again; no lease is taken.
 Ctrl-C ends the sample and uses what there is. --renewals and --pauses read a histogram from a file: Prometheus text (lines
-NAME_bucket{le="..."}; --metric and --pause-metric choose where there are several; several series of one are added up; seconds, or
-milliseconds where the name ends in _ms or _milliseconds), or JSON {"buckets": [{"le_ms": 5, "count": 990}, {"le_ms": null,
-"count": 1000}], "over_ms": 3600000}: counts include those of the buckets before, over_ms is the time of the measurement, which
-pauses need (or --pauses-over). Neither sees an outage of the store: how often and how long those are is yours to say.
+NAME_bucket{le="..."}; --metric and --pause-metric choose where there are several; several series of one are added up; it is
+in seconds, or in milliseconds where the name ends in _ms or _milliseconds), or JSON {"buckets": [{"le_ms": 5, "count": 990},
+{"le_ms": null, "count": 1000}], "over_ms": 3600000}: counts include those of the buckets before, over_ms is the time of the
+measurement, which pauses need (or --pauses-over). Neither sees an outage of the store: how often and how long is yours to say.
 
 --ttl adds a TTL to the comparison. --explain prints the model, its assumptions and the inputs. --simulate checks the model by
 playing the client's rules on a virtual clock. --svg draws the trade-off.
 
-Exit code 0: a TTL within the bounds was found. 1: none was, or the simulation differs from the model; the nearest is printed. 64: an
-input makes no sense. 77: the store could not be sampled. 130: interrupted before there was anything to say.
+Exit code 0: a TTL within the bounds was found. 1: none was, and the nearest is printed, or the simulation differs from the
+model. 64: an input makes no sense. 77: the store could not be sampled. 130: interrupted before there was anything to say.
 
 JSON: {"within_bounds", "recommended": {"ttl_ms", "margin_ms", "renewal_interval_min_ms", "renewal_interval_max_ms",
 "attempt_timeout_ms", "budget_ms", "reserve_ms", "loss_probability_hour", "loss_probability_day", "losses_per_day_by_cause",

@@ -3,8 +3,9 @@ package tune
 import "math"
 
 const (
-	cells  = 512 // of a window, in a sum over pauses
-	phases = 24  // points in a renewal cycle at which a fault may begin
+	steps  = 256 // of a window, in a sum over pauses
+	cells  = 512 // of a window at least, in the table of attempts
+	phases = 16  // points in a renewal cycle at which a fault may begin
 )
 
 // losses says how a live session loses its leases.
@@ -63,9 +64,15 @@ func (s *solver) attempt(j int, t float64) float64 {
 	left := s.r.window - t
 	bound := s.r.bound(left)
 	late := s.in.Renewals.Over(bound)
-	lost := (1 - s.in.Failures) * late * s.after(j, t+bound)
-	if s.in.Failures > 0 {
-		lost += s.in.Failures * s.after(j, t+min(bound, s.in.Renewals.Upper(0.5)))
+	lost := late * s.after(j, t+bound)
+	if s.in.Failures == 0 {
+		return lost
+	}
+	// A failure comes after a trip of its own, which is no longer than the bound.
+	const points = 6
+	for i := range points {
+		trip := min(s.in.Renewals.Upper(late+(1-late)*(float64(i)+0.5)/points), bound)
+		lost += s.in.Failures * (1 - late) * s.after(j, t+trip) / points
 	}
 	return lost
 }
@@ -101,10 +108,10 @@ func (s *solver) paused(first float64) float64 {
 	for i := range phases {
 		begin := first * (float64(i) + 0.5) / phases
 		over := s.in.Pauses.Over(first - begin)
-		for c := int(first / s.r.window * cells); c < cells && over > 0; c++ {
-			end := s.r.window * float64(c+1) / cells
+		for c := int(first / s.r.window * steps); c < steps && over > 0; c++ {
+			end := s.r.window * float64(c+1) / steps
 			next := s.in.Pauses.Over(end - begin)
-			mid := (max(s.r.window*float64(c)/cells, first) + end) / 2
+			mid := (max(s.r.window*float64(c)/steps, first) + end) / 2
 			lost += (over - next) * s.at(0, mid) / phases
 			over = next
 		}
@@ -158,13 +165,13 @@ func (s *solver) outlasts(sent []float64, begin float64) float64 {
 
 // residual is the mean of what an outage lasts beyond x, 0 for those that end earlier: the integral of the probability of more.
 func (s *solver) residual(x float64) float64 {
-	const steps = 96
+	const slices = 48
 	if x <= 0 || x >= longest {
 		return 0
 	}
-	ratio := math.Pow(longest/x, 1.0/steps)
+	ratio := math.Pow(longest/x, 1.0/slices)
 	sum, over := 0.0, s.in.Outages.Over(x)
-	for range steps {
+	for range slices {
 		next := s.in.Outages.Over(x * ratio)
 		sum += (over + next) / 2 * x * (ratio - 1)
 		x, over = x*ratio, next

@@ -19,7 +19,7 @@ type Recovery struct {
 }
 
 // draws is how many points of four dimensions a recovery is computed from.
-const draws = 4096
+const draws = 2048
 
 // recovery computes it from points that fill four dimensions evenly, the same for every TTL, so that curves are
 // smooth and runs agree.

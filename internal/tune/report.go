@@ -24,10 +24,10 @@ func (p Plan) WriteText(w io.Writer) error {
 	}
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("margin", "%v: lease.Options{TTL: %s, Margin: %s}", best.Margin, code(best.TTL), code(best.Margin))
-	row("renewal interval", "%v to %v (the client's: a third of the TTL, up to a tenth of that less)", tidy(best.IntervalMin), tidy(best.IntervalMost))
-	row("attempt timeout", "%v (the client's: a third of the TTL, less near the end)", tidy(best.Attempt))
-	row("budget of a waiter", "%v with a reserve of %v: budget.Start(ctx, %s, budget.Reserve(%s))", best.Budget, best.Reserve, code(best.Budget), code(best.Reserve))
+	row("margin", "%s: lease.Options{TTL: %s, Margin: %s}", plain(best.Margin), code(best.TTL), code(best.Margin))
+	row("renewal interval", "%s to %s (the client's: a third of the TTL, up to a tenth of that less)", plain(tidy(best.IntervalMin)), plain(tidy(best.IntervalMost)))
+	row("attempt timeout", "%s (the client's: a third of the TTL, less near the end)", plain(tidy(best.Attempt)))
+	row("budget of a waiter", "%s with a reserve of %s: budget.Start(ctx, %s, budget.Reserve(%s))", plain(best.Budget), plain(best.Reserve), code(best.Budget), code(best.Reserve))
 	row("losing a live lease", "%s within an hour, %s within a day (target %s)", probability(best.LossPerHour), probability(best.LossPerDay), probability(p.Inputs.Target))
 	row("  a day, by cause", "outages %s, pauses %s, failing renewals %s", figure(best.ByOutages), figure(best.ByPauses), figure(best.ByFailures))
 	row("false reclaims", "%s a day, of %s", figure(best.ReclaimsPerDay), sessions(p.Inputs.Sessions))
@@ -101,7 +101,7 @@ func figure(x float64) string {
 	switch {
 	case x == 0:
 		return "0"
-	case x < 0.001 || x >= 1e7:
+	case x < 0.001 || x >= 1e6:
 		return scientific(x)
 	case x >= 1000:
 		return strconv.FormatFloat(x, 'f', 0, 64)

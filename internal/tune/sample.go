@@ -31,6 +31,8 @@ type SampleOptions struct {
 	Every time.Duration // between two renewals in the mean, from MinEvery; 0: 100 ms
 	// Progress is told of what was measured so far, about once a second. May be nil.
 	Progress func(elapsed time.Duration, renewals, failed int)
+	// Clock reads a clock that also counts while the machine sleeps. Nil: the kernel's boot clock.
+	Clock func() time.Duration
 }
 
 // Sampled is what was measured.
@@ -54,6 +56,9 @@ func Sample(ctx context.Context, store lease.Store, o SampleOptions) (Sampled, e
 	if o.Every == 0 {
 		o.Every = 100 * time.Millisecond
 	}
+	if o.Clock == nil {
+		o.Clock = clock.Boot()
+	}
 	switch {
 	case o.For < MinSample || o.For > MaxSample:
 		return Sampled{}, wrongf("sample", "%v; want %v to %v", o.For, MinSample, MaxSample)
@@ -69,7 +74,7 @@ func Sample(ctx context.Context, store lease.Store, o SampleOptions) (Sampled, e
 	if err != nil {
 		return Sampled{}, fmt.Errorf("opening a session to measure with: %w", err)
 	}
-	s := &sampler{store: store, req: req, o: o, clock: clock.Boot(), renewals: newCounts(), pauses: newCounts()}
+	s := &sampler{store: store, req: req, o: o, renewals: newCounts(), pauses: newCounts()}
 	return s.run(ctx)
 }
 
@@ -84,14 +89,13 @@ type sampler struct {
 	store    lease.Store
 	req      lease.OpenRequest
 	o        SampleOptions
-	clock    clock.Source
 	renewals *counts
 	pauses   *counts
 	out      Sampled
 }
 
 func (s *sampler) run(ctx context.Context) (Sampled, error) {
-	begin := s.clock()
+	begin := s.o.Clock()
 	timed, cancel := context.WithTimeout(ctx, s.o.For)
 	defer cancel()
 	var beside sync.WaitGroup
@@ -99,7 +103,7 @@ func (s *sampler) run(ctx context.Context) (Sampled, error) {
 	err := s.renew(timed, begin)
 	cancel()
 	beside.Wait()
-	s.out.Elapsed = s.clock() - begin
+	s.out.Elapsed = s.o.Clock() - begin
 	s.out.Interrupted = ctx.Err() != nil
 	s.out.Renewals, s.out.Pauses = s.renewals.measured(s.out.Elapsed), s.pauses.measured(s.out.Elapsed)
 	if err != nil {
@@ -130,7 +134,7 @@ func (s *sampler) renew(ctx context.Context, begin time.Duration) error {
 		if errors.Is(err, lease.ErrEnded) {
 			return fmt.Errorf("the session to measure with is over before its time: %w", err)
 		}
-		if now := s.clock(); s.o.Progress != nil && now-told >= time.Second {
+		if now := s.o.Clock(); s.o.Progress != nil && now-told >= time.Second {
 			told = now
 			s.o.Progress(now-begin, s.out.Acked, s.out.Failed)
 		}
@@ -142,12 +146,12 @@ func (s *sampler) renew(ctx context.Context, begin time.Duration) error {
 func (s *sampler) one(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, sampleCall)
 	defer cancel()
-	sent := s.clock()
+	sent := s.o.Clock()
 	_, err := s.store.Renew(call, lease.RenewRequest{Session: s.req.ID})
 	switch {
 	case err == nil:
 		s.out.Acked++
-		s.renewals.add((s.clock() - sent).Seconds())
+		s.renewals.add((s.o.Clock() - sent).Seconds())
 	case ctx.Err() == nil: // not cut off by the end of the sample
 		s.out.Failed++
 		s.out.LastFailure = err
@@ -159,14 +163,14 @@ func (s *sampler) one(ctx context.Context) error {
 func (s *sampler) watch(ctx context.Context) {
 	timer := time.NewTimer(pauseTick)
 	defer timer.Stop()
-	last := s.clock()
+	last := s.o.Clock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		now := s.clock()
+		now := s.o.Clock()
 		if late := now - last - pauseTick; late >= pauseLeast {
 			s.pauses.add(late.Seconds())
 		}

@@ -14,7 +14,7 @@ const (
 	svgWidth    = 860.0
 	svgLeft     = 76.0
 	svgRight    = 28.0
-	svgTop      = 112.0
+	svgTop      = 128.0
 	panelHeight = 128.0
 	panelGap    = 46.0
 	svgBottom   = 46.0
@@ -25,34 +25,22 @@ const style = `
 text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 12px; fill: #3b434d }
 .bg { fill: #ffffff } .title { font-size: 17px; font-weight: 600; fill: #16191d } .name { font-weight: 600; fill: #16191d }
 .small { font-size: 11px; fill: #667180 } .grid { stroke: #e4e8ec; stroke-width: 1 } .axis { stroke: #9aa4af; stroke-width: 1 }
-.unfit { fill: #f3f4f6 } .best { stroke: #b45309; stroke-width: 1.5; stroke-dasharray: 5 4 } .besttext { fill: #9a4506; font-weight: 600 }
+.unfit { fill: #f3f4f6 } .best { stroke: #b45309; stroke-width: 1.5; stroke-dasharray: 5 4 }
 .bound { stroke: #667180; stroke-width: 1; stroke-dasharray: 2 3 }
 .a { stroke: #1d5fbf } .b { stroke: #0f8a6a } .line { fill: none; stroke-width: 2; stroke-linejoin: round }
 .dota { fill: #1d5fbf } .dotb { fill: #0f8a6a } .texta { fill: #1d5fbf; font-weight: 600 } .textb { fill: #0b7358; font-weight: 600 }
-.halo { stroke: #ffffff; stroke-width: 4; stroke-linejoin: round; paint-order: stroke }
 @media (prefers-color-scheme: dark) {
 text { fill: #c3ccd6 } .bg { fill: #14181d } .title, .name { fill: #f0f3f6 } .small { fill: #8d98a5 } .grid { stroke: #262d35 }
-.axis { stroke: #5b6672 } .unfit { fill: #1c2127 } .best { stroke: #f0a356 } .besttext { fill: #f4b16d } .bound { stroke: #8d98a5 }
+.axis { stroke: #5b6672 } .unfit { fill: #1c2127 } .best { stroke: #f0a356 } .bound { stroke: #8d98a5 }
 .a { stroke: #6ea8ff } .b { stroke: #4fd1a5 } .dota { fill: #6ea8ff } .dotb { fill: #4fd1a5 } .texta { fill: #8bb9ff } .textb { fill: #4fd1a5 }
-.halo { stroke: #14181d }
 }
 `
-
-// side is where a value's label stands beside its dot: where the line does not run.
-type side int
-
-const (
-	upRight   side = iota + 1 // of a line that falls
-	upLeft                    // of one that rises
-	downRight                 // of one that rises, or has its lowest point here
-)
 
 // curve is one line of a panel.
 type curve struct {
 	name  string // empty where the panel's name says it
 	class string // a or b
 	y     func(Point) float64
-	at    side // where the label of its value stands
 }
 
 // panel is one chart: a quantity over the TTL, both logarithmic.
@@ -69,15 +57,15 @@ type panel struct {
 func (p Plan) panels() []panel {
 	in := p.Inputs
 	return []panel{
-		{name: "Probability that a live session loses its leases within a day", label: share, least: max(in.Target*1e-5, 1e-9), bound: in.Target,
-			told: "target " + probability(in.Target), curves: []curve{{class: "a", at: upRight, y: func(q Point) float64 { return q.LossPerDay }}}},
+		{name: "Probability that a live session loses its leases within a day", label: share, least: min(max(in.Target*1e-5, 1e-9), in.Target/10), bound: in.Target,
+			told: "target " + probability(in.Target), curves: []curve{{class: "a", y: func(q Point) float64 { return q.LossPerDay }}}},
 		{name: "Recovery after a crash", label: short, lines: []float64{0.1, 1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 96 * 3600}, curves: []curve{
-			{name: "p99", class: "a", at: upLeft, y: func(q Point) float64 { return q.Recovery.Total.P99.Seconds() }},
-			{name: "p50", class: "b", at: downRight, y: func(q Point) float64 { return q.Recovery.Total.P50.Seconds() }}}},
+			{name: "p99", class: "a", y: func(q Point) float64 { return q.Recovery.Total.P99.Seconds() }},
+			{name: "p50", class: "b", y: func(q Point) float64 { return q.Recovery.Total.P50.Seconds() }}}},
 		{name: "Renewals a second, of " + sessions(in.Sessions), label: figure, bound: in.MaxRenewals, told: "bound " + figure(in.MaxRenewals),
-			curves: []curve{{class: "a", at: upRight, y: func(q Point) float64 { return q.RenewalsPerSecond }}}},
+			curves: []curve{{class: "a", y: func(q Point) float64 { return q.RenewalsPerSecond }}}},
 		{name: fmt.Sprintf("Cost a day: %s a blocked second, %s a false reclaim", figure(in.CostPerSecond), figure(in.CostPerReclaim)), label: figure,
-			curves: []curve{{class: "a", at: downRight, y: func(q Point) float64 { return q.CostPerDay }}}},
+			curves: []curve{{class: "a", y: func(q Point) float64 { return q.CostPerDay }}}},
 	}
 }
 
@@ -150,6 +138,7 @@ func (p Plan) captions() []string {
 	return []string{
 		fmt.Sprintf("renewals p50 %s, p99 %s; %s", short(in.Renewals.Upper(0.5)), short(in.Renewals.Upper(0.01)), fault("pause", in.Pauses, in.PauseEvery)),
 		fault("store outage", in.Outages, in.OutageEvery) + fmt.Sprintf("; work starts in %v", in.Start),
+		"dashed, and the values at the right: " + plain(p.Points[p.Best].TTL) + "; shaded: out of bounds",
 	}
 }
 
@@ -189,10 +178,9 @@ func (p Plan) draw(b *strings.Builder, one panel, top float64) {
 		label(b, left-8, y(v)+4, "small", "end", one.label(v))
 	}
 	line(b, "axis", left, bottom, right, bottom)
-	label(b, left, top-9, "name", "start", one.name)
-	if one.bound > 0 && one.bound >= low && one.bound <= high {
+	p.head(b, one, top-9)
+	if one.bound > 0 {
 		line(b, "bound", left, y(one.bound), right, y(one.bound))
-		label(b, right-6, y(one.bound)-5, "small halo", "end", one.told)
 	}
 	best := p.Points[p.Best]
 	line(b, "best", p.x(best.TTL), top, p.x(best.TTL), bottom)
@@ -207,38 +195,32 @@ func (p Plan) draw(b *strings.Builder, one panel, top float64) {
 		}
 		fmt.Fprintf(b, "<path class=\"line %s\" d=\"%s\"/>\n", c.class, path.String())
 	}
-	if p.Met && top == svgTop {
-		label(b, p.x(best.TTL)+9, top+14, "besttext halo", "start", "recommended")
-	}
 	for _, c := range one.curves {
-		p.mark(b, one, c, y, top)
+		fmt.Fprintf(b, "<circle class=\"dot%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", c.class, p.x(best.TTL), y(c.y(best)))
 	}
 }
 
-// mark puts a dot and the value at the recommended TTL, on the side where the drawing has room.
-func (p Plan) mark(b *strings.Builder, one panel, c curve, y func(float64) float64, top float64) {
+// head writes above a panel what it shows and, at the right, the values at the recommended TTL: beside the dots they would
+// lie on a line sooner or later.
+func (p Plan) head(b *strings.Builder, one panel, y float64) {
+	name := one.name
+	if one.bound > 0 {
+		name += " (dotted: " + one.told + ")"
+	}
+	label(b, svgLeft, y, "name", "start", name)
 	best := p.Points[p.Best]
-	v := c.y(best)
-	cx, cy := p.x(best.TTL), y(v)
-	fmt.Fprintf(b, "<circle class=\"dot%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", c.class, cx, cy)
-	tx, ty, anchor := cx+9, cy-9, "start"
-	switch {
-	case c.at == downRight && cy+18 < top+panelHeight-3, ty < top+12:
-		ty = cy + 18
-	case c.at == upLeft:
-		tx, anchor = cx-9, "end"
+	fmt.Fprintf(b, "<text class=\"name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", svgWidth-svgRight, y)
+	for i, c := range one.curves {
+		text := one.label(c.y(best))
+		if c.name != "" {
+			text = c.name + " " + text
+		}
+		if i > 0 {
+			text = ", " + text
+		}
+		fmt.Fprintf(b, "<tspan class=\"text%s\">%s</tspan>", c.class, html.EscapeString(text))
 	}
-	if cx > svgWidth*0.8 {
-		tx, anchor = cx-9, "end"
-	}
-	if cx < svgLeft+90 {
-		tx, anchor = cx+9, "start"
-	}
-	text := one.label(v)
-	if c.name != "" {
-		text = c.name + " " + text
-	}
-	label(b, tx, min(ty, top+panelHeight-5), "text"+c.class+" halo", anchor, text)
+	b.WriteString("</text>\n")
 }
 
 // shade marks the TTLs that miss a bound, from half-way between neighbours.
@@ -262,9 +244,6 @@ func (p Plan) shade(b *strings.Builder, top float64) {
 			continue
 		}
 		fmt.Fprintf(b, "<rect class=\"unfit\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%g\"/>\n", edge(i), top, edge(j)-edge(i), panelHeight)
-		if top == svgTop && edge(j)-edge(i) > 90 {
-			label(b, edge(i)+8, top+panelHeight-8, "small halo", "start", "out of bounds")
-		}
 		i = j
 	}
 }
