@@ -71,6 +71,7 @@ func testImportTable() []importRow {
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
 		{"fence/object", []string{"fence/object/s3", "github.com/minio/minio-go/v7"}, "the rule is tried on a real store, and its twins are caught there"},
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
+		{"internal/tune", []string{"store/memory"}, "a sample is taken of a real store, in a bubble"},
 		{"store/sqlite", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"store/postgres", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"examples/sql", []string{"store/postgres", "github.com/jackc/pgx/v5"}, "the scripts run on the schema that the store installs"},
