@@ -80,6 +80,9 @@ func (e *ResourceError) Is(target error) bool { return target == ErrResource }
 // errBadCheck is what a check did that neither refused nor let in.
 var errBadCheck = errors.New("the check neither refused the claim nor served the request")
 
+// errUnanswered is all that the other side is told of a check that could not be made.
+var errUnanswered = errors.New("the authority did not answer")
+
 // refused gives every error of the door one of its kinds: what is none of them was a check that could not be made.
 func refused(err error) error {
 	for _, kind := range []error{fence.ErrInvalid, fence.ErrRefused, fence.ErrForeign, fence.ErrAhead,

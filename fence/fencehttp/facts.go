@@ -8,7 +8,7 @@ import (
 )
 
 // ReasonDomain is the domain of a refusal's ErrorInfo, in protocols that have one.
-const ReasonDomain = "tenure-go.github.com"
+const ReasonDomain = "github.com/tenure-go/tenure"
 
 const reasonPrefix = "CLAIM_"
 

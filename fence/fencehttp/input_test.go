@@ -289,6 +289,10 @@ func TestErrorsSurviveTheWire(t *testing.T) {
 		&fence.ForeignError{Resource: "r", Claim: claim, Authority: fence.ID{9}, Name: "other"},
 		&fence.AheadError{Claim: claim, Issued: 5},
 		&MissingError{Resource: "r"},
+		&BusyError{Resource: "r", Why: "3 wait already", After: time.Second},
+		&ResourceError{Problem: "it names none"},
+		&fence.InvalidError{What: "token", Problem: "want decimal digits: 1 to 9"},
+		&UnavailableError{Err: errUnanswered},
 	} {
 		body, err := json.Marshal(ProblemOf("r", want))
 		if err != nil {
@@ -301,6 +305,17 @@ func TestErrorsSurviveTheWire(t *testing.T) {
 		if got := p.Err(claim); got == nil || got.Error() != want.Error() || CodeOf(got) != CodeOf(want) {
 			t.Errorf("%s became %v, not %v", body, got, want)
 		}
+		sent := ProblemOf("r", want)
+		p, ok := ProblemFrom(ReasonDomain, sent.Code.Reason(), sent.Detail, sent.Facts(), sent.After())
+		if got := p.Err(claim); !ok || got.Error() != want.Error() || CodeOf(got) != CodeOf(want) || p.After() != sent.After() {
+			t.Errorf("%+v, told as facts, became %v, not %v", sent, got, want)
+		}
+	}
+	if _, ok := ProblemFrom("elsewhere.example", "CLAIM_REFUSED", "", nil, 0); ok {
+		t.Error("somebody else's reason passes for one of this package's")
+	}
+	if _, ok := ProblemFrom(ReasonDomain, "CLAIM_ODD", "", nil, 0); ok {
+		t.Error("an unknown reason passes for one that is known")
 	}
 	for name, resp := range map[string]*http.Response{
 		"another 412":       {StatusCode: 412, Header: http.Header{}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -96,7 +97,7 @@ type Problem struct {
 	Seen      fence.Token `json:"seen,omitempty"`     // the claim's token
 	Newer     fence.Token `json:"newer,omitempty"`    // the newer token that is known
 	Issued    fence.Token `json:"issued,omitempty"`   // the highest that the authority knows it issued
-	Why       string      `json:"why,omitempty"`      // of a refusal, as [fence.Reason] writes it
+	Why       string      `json:"why,omitempty"`      // of a refusal, as [fence.Reason] writes it; of others, what is wrong
 
 	after time.Duration
 }
@@ -115,6 +116,8 @@ func ProblemOf(resource string, err error) Problem {
 		foreign *fence.ForeignError
 		ahead   *fence.AheadError
 		busy    *BusyError
+		unclear *ResourceError
+		invalid *fence.InvalidError
 	)
 	switch {
 	case errors.As(err, &refused):
@@ -124,9 +127,13 @@ func ProblemOf(resource string, err error) Problem {
 	case errors.As(err, &ahead):
 		p.Name, p.Seen, p.Issued = ahead.Claim.Name, ahead.Claim.Token, ahead.Issued
 	case errors.As(err, &busy):
-		p.after = busy.After
+		p.Why, p.after = busy.Why, busy.After
+	case errors.As(err, &unclear):
+		p.Why = unclear.Problem
+	case errors.As(err, &invalid):
+		p.Why = invalid.What + ": " + invalid.Problem
 	case code == CodeUnavailable:
-		p.Detail = "fencehttp: the claim could not be checked, because the authority did not answer; nothing was passed on; try again"
+		p.Detail = (&UnavailableError{Err: errUnanswered}).Error()
 	}
 	return p
 }
@@ -156,9 +163,10 @@ func (p Problem) Err(claim fence.Claim) error {
 	case CodeMissing:
 		return &MissingError{Resource: p.Resource}
 	case CodeInvalid:
-		return &fence.InvalidError{What: "claim", Problem: p.Detail}
+		what, problem, _ := strings.Cut(p.Why, ": ")
+		return &fence.InvalidError{What: what, Problem: problem}
 	case CodeResource:
-		return &ResourceError{Problem: p.Detail}
+		return &ResourceError{Problem: p.Why}
 	case CodeRefused:
 		return &fence.RefusedError{Resource: p.Resource, Claim: claim, Why: reasonOf(p.Why), Newer: p.Newer}
 	case CodeForeign:
@@ -166,11 +174,11 @@ func (p Problem) Err(claim fence.Claim) error {
 	case CodeAhead:
 		return &fence.AheadError{Claim: claim, Issued: p.Issued}
 	case CodeBusy:
-		return &BusyError{Resource: p.Resource, Why: p.Detail, After: p.after}
+		return &BusyError{Resource: p.Resource, Why: p.Why, After: p.after}
 	case CodeFull:
 		return ErrFull
 	case CodeUnavailable:
-		return &UnavailableError{Err: errors.New(p.Detail)}
+		return &UnavailableError{Err: errUnanswered}
 	}
 	return nil
 }
