@@ -131,6 +131,10 @@ func TestGuardsBelongToTheOwner(t *testing.T) {
 		if err := as(owner, sql); err != nil {
 			t.Errorf("the owner: %s: %v", sql, err)
 		}
+		former := fmt.Sprintf(`ALTER TABLE till OWNER TO %q; GRANT tenure_user TO %q; SET LOCAL ROLE %q; `, clerk, clerk, clerk)
+		if err := s.write(ctx, pgx.ReadCommitted, statement(former+sql)); err != nil {
+			t.Errorf("the next owner: %s: %v", sql, err)
+		}
 	}
 	s.do(ctx, fmt.Sprintf(`REVOKE CREATE ON SCHEMA public FROM %q`, owner))
 	err := protectError(as(owner, `SELECT tenure.protect('till', 'order_id::text')`))

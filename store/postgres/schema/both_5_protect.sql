@@ -130,13 +130,13 @@ BEGIN
 END $$;
 
 -- The function that guards a table, by its name. One that other tables use keeps its body: a database that was restored has functions called after the oids of
--- another one, and a partition that was detached keeps its guard.
+-- another one, and a partition that was detached keeps its guard. One that is not the caller's to replace, as of a former owner, is left to itself.
 CREATE FUNCTION tenure.guard_function(p_table regclass) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT format('%I.%I', n.nspname, x.name) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		CROSS JOIN LATERAL (SELECT i, 'tenure_guard_' || c.oid || CASE WHEN i > 0 THEN '_' || i ELSE '' END AS name FROM generate_series(0, 99) i) x
-		WHERE c.oid = p_table AND NOT EXISTS (SELECT 1 FROM pg_proc p JOIN pg_trigger t ON t.tgfoid = p.oid
-			WHERE p.proname = x.name AND p.pronamespace = n.oid AND t.tgrelid NOT IN (SELECT f FROM tenure.family(p_table) f))
+		WHERE c.oid = p_table AND NOT EXISTS (SELECT 1 FROM pg_proc p WHERE p.proname = x.name AND p.pronamespace = n.oid AND (NOT pg_has_role(current_user, p.proowner, 'USAGE')
+			OR EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid AND t.tgrelid NOT IN (SELECT f FROM tenure.family(p_table) f))))
 		ORDER BY x.i LIMIT 1);
 END $$;
 
@@ -206,7 +206,7 @@ BEGIN
 		EXECUTE format('DROP TRIGGER %I ON %s', v_one.tgname, v_one.rel);
 	END LOOP;
 	FOREACH v_oid IN ARRAY v_functions LOOP
-		IF NOT EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = v_oid) THEN
+		IF NOT EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = v_oid) AND EXISTS (SELECT 1 FROM pg_proc p WHERE p.oid = v_oid AND pg_has_role(current_user, p.proowner, 'USAGE')) THEN
 			EXECUTE format('DROP FUNCTION %s', v_oid::regprocedure);
 		END IF;
 	END LOOP;
