@@ -105,7 +105,7 @@ func (h *Histogram) Buckets() []Bucket { return append([]Bucket(nil), h.buckets.
 func (h *Histogram) Over(x float64) float64 {
 	last := len(h.buckets) - 1
 	switch {
-	case x <= 0:
+	case x < 0:
 		return 1
 	case x >= longest:
 		return 0
@@ -113,6 +113,9 @@ func (h *Histogram) Over(x float64) float64 {
 		return h.over[last] * math.Pow(h.start()/max(x, h.start()), h.tail)
 	}
 	i := sort.Search(last, func(i int) bool { return h.buckets[i].LE >= x })
+	if h.buckets[i].LE == x {
+		return h.over[i]
+	}
 	low, above := h.below(i)
 	return above + (h.over[i]-above)*(x-low)/(h.buckets[i].LE-low)
 }

@@ -24,7 +24,7 @@ Probability of a loss: three causes, added up.
                     the pause ends beyond the window, or those attempts that remain fail.
 
 Recovery after a crash, in parts. The crash comes at any moment between two renewals.
-  remaining TTL     TTL - age of the last renewal: 2/3 of the TTL at least. The authority cannot tell a crash from a silence.
+  remaining TTL     The TTL less the age of the last renewal: 2/3 of it at least. The authority cannot tell a crash from a silence.
   waking            1 to 10 ms after the expiry for a waiter in lease.Session, which was told when that is; up to --poll for others.
   retries           The trips of the waiter's last two questions, and questions that fail and are asked again.
   start             As given.

@@ -139,10 +139,10 @@ func better(in Inputs, p, q Point) bool {
 
 // ttls are the candidates: six to ten a decade, from 500 ms to 1 h.
 func ttls() []time.Duration {
-	out := []time.Duration{500 * time.Millisecond, 600 * time.Millisecond, 800 * time.Millisecond}
-	for _, tenths := range []time.Duration{10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300, 400, 450, 600, 750, 900,
-		1200, 1500, 1800, 2400, 3000, 4200, 6000, 9000, 12000, 18000, 27000, 36000} {
-		out = append(out, tenths*100*time.Millisecond)
+	var out []time.Duration
+	for _, s := range []float64{0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 45, 60, 75, 90,
+		120, 150, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600} {
+		out = append(out, seconds(s))
 	}
 	return out
 }

@@ -64,6 +64,7 @@ func testDrawing(t *testing.T, plans map[string]Plan) {
 				t.Errorf("%s: holds %q", name, not)
 			}
 		}
+		//nolint:misspell // CSS spells it so
 		if !strings.Contains(text, "prefers-color-scheme: dark") || strings.Count(text, "<path") != 5 {
 			t.Errorf("%s: lacks a colour scheme or a line", name)
 		}

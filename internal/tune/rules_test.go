@@ -43,8 +43,8 @@ func (a *away) Renew(ctx context.Context, _ lease.RenewRequest) (lease.Renewal, 
 	return lease.Renewal{}, lease.ErrUnavailable
 }
 
-// real is when a session of package lease sends its renewals, and when it ends.
-func real(t *testing.T, a *away, ttl, margin time.Duration, most time.Duration) (sent []float64, end float64) {
+// lived is when a session of package lease sends its renewals, and when it ends.
+func lived(t *testing.T, a *away, ttl, margin time.Duration, most time.Duration) (sent []float64, end float64) {
 	t.Helper()
 	a.begin = time.Now()
 	s, err := lease.Start(t.Context(), a, lease.Options{TTL: ttl, Margin: margin, Clock: func() time.Duration { return time.Since(a.begin) }})
@@ -98,7 +98,7 @@ func TestTheRulesAreThoseOfARealSession(t *testing.T) {
 		}
 		for i := range runs {
 			synctest.Test(t, func(t *testing.T) {
-				sent, end := real(t, &away{hang: c.hang}, c.ttl, c.margin, c.ttl)
+				sent, end := lived(t, &away{hang: c.hang}, c.ttl, c.margin, c.ttl)
 				if math.Abs(end-r.window) > 0.001 {
 					t.Errorf("%+v: the session believed for %.3f s, the rules say %.3f s", c, end, r.window)
 				}
@@ -121,7 +121,7 @@ func TestTheRulesAreThoseOfARealSession(t *testing.T) {
 func TestTheIntervalIsThatOfARealSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rulesFor(10, 1)
-		sent, _ := real(t, &away{answers: true}, 10*time.Second, time.Second, time.Hour)
+		sent, _ := lived(t, &away{answers: true}, 10*time.Second, time.Second, time.Hour)
 		sum := 0.0
 		for i := range len(sent) - 1 {
 			d := sent[i+1] - sent[i]

@@ -3,6 +3,7 @@ package tune
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,7 +38,7 @@ func (s *slow) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renewal
 	}
 	s.renewed++
 	if s.lost > 0 && s.renewed > s.lost {
-		if err := s.Store.Close(ctx, req.Session); err != nil {
+		if err := s.Close(ctx, req.Session); err != nil {
 			return lease.Renewal{}, err
 		}
 	}
@@ -123,7 +124,7 @@ func TestSampleNoticesPauses(t *testing.T) {
 			begin = time.Now()
 		}
 		now := time.Since(begin)
-		if due := min(now/time.Second, 50) * 300 * time.Millisecond; due > jumped {
+		if due := seconds(0.3 * min(math.Floor(now.Seconds()), 50)); due > jumped {
 			jumped = due
 		}
 		return now + jumped

@@ -21,6 +21,8 @@ const (
 )
 
 // style holds both colour schemes; the viewer's setting chooses. Plain classes, because not every viewer knows variables.
+//
+//nolint:misspell // CSS spells it so
 const style = `
 text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 12px; fill: #3b434d }
 .bg { fill: #ffffff } .title { font-size: 17px; font-weight: 600; fill: #16191d } .name { font-weight: 600; fill: #16191d }
