@@ -2,6 +2,7 @@ package tune
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -79,39 +80,74 @@ func played(seed uint64, r rules, hang bool) []float64 {
 	return sent
 }
 
-// TestTheRulesAreThoseOfARealSession plays outages against sessions of package lease inside a bubble and against the simulation: as many
-// renewals, at the same times in the mean, and the same end. Were the client's rules changed, this would say so.
-func TestTheRulesAreThoseOfARealSession(t *testing.T) {
+// silence is an outage that a session of package lease and the rules are put through.
+type silence struct {
+	ttl, margin time.Duration
+	hang        bool
+}
+
+func silences() []silence {
+	return []silence{
+		{10 * time.Second, time.Second, true},
+		{10 * time.Second, time.Second, false},
+		{10 * time.Second, 5 * time.Second, false},
+		{2 * time.Minute, 12 * time.Second, false},
+	}
+}
+
+// agree returns an error unless the rules say what sessions of package lease do: as many renewals, at the same times in the mean, and the same end.
+func (c silence) agree(t *testing.T, r rules) error {
+	t.Helper()
 	const runs = 300
-	for _, c := range []struct {
-		ttl, margin time.Duration
-		hang        bool
-	}{{10 * time.Second, time.Second, true}, {10 * time.Second, time.Second, false}, {10 * time.Second, 5 * time.Second, false}, {2 * time.Minute, 12 * time.Second, false}} {
-		r := rulesFor(c.ttl.Seconds(), c.margin.Seconds())
-		var counts [2]float64
-		var firsts, seconds, thirds [2]float64
-		note := func(who int, sent []float64) {
-			counts[who] += float64(len(sent)) / runs
-			firsts[who] += sent[0] / runs
-			seconds[who] += sent[1] / runs
-			thirds[who] += sent[len(sent)-1] / runs
+	var count, first, next, last [2]float64
+	note := func(who int, sent []float64) {
+		count[who] += float64(len(sent)) / runs
+		first[who] += sent[0] / runs
+		next[who] += sent[min(1, len(sent)-1)] / runs
+		last[who] += sent[len(sent)-1] / runs
+	}
+	end := 0.0
+	for i := range runs {
+		synctest.Test(t, func(t *testing.T) {
+			var sent []float64
+			sent, end = lived(t, &away{hang: c.hang}, c.ttl, c.margin, c.ttl)
+			note(0, sent)
+		})
+		note(1, played(uint64(i), r, c.hang))
+	}
+	if math.Abs(end-r.window) > 0.001 {
+		return fmt.Errorf("%+v: the session believed for %.3f s, the rules say %.3f s", c, end, r.window)
+	}
+	if d := count[0] / count[1]; d < 0.97 || d > 1.03 {
+		return fmt.Errorf("%+v: %.2f renewals by a session, %.2f by the rules", c, count[0], count[1])
+	}
+	for name, pair := range map[string][2]float64{"first": first, "second": next, "last": last} {
+		if math.Abs(pair[0]-pair[1]) > c.ttl.Seconds()*0.006 {
+			return fmt.Errorf("%+v: the %s renewal was sent after %.3f s by a session, after %.3f s by the rules", c, name, pair[0], pair[1])
 		}
-		for i := range runs {
-			synctest.Test(t, func(t *testing.T) {
-				sent, end := lived(t, &away{hang: c.hang}, c.ttl, c.margin, c.ttl)
-				if math.Abs(end-r.window) > 0.001 {
-					t.Errorf("%+v: the session believed for %.3f s, the rules say %.3f s", c, end, r.window)
-				}
-				note(0, sent)
-			})
-			note(1, played(uint64(i), r, c.hang))
+	}
+	return nil
+}
+
+// TestTheRulesAreThoseOfARealSession plays outages against sessions of package lease inside a bubble and against the
+// simulation. Were the client's rules changed, this would say so.
+func TestTheRulesAreThoseOfARealSession(t *testing.T) {
+	for _, c := range silences() {
+		if err := c.agree(t, rulesFor(c.ttl.Seconds(), c.margin.Seconds())); err != nil {
+			t.Error(err)
 		}
-		if d := counts[0] / counts[1]; d < 0.97 || d > 1.03 {
-			t.Errorf("%+v: %.2f renewals by a session, %.2f by the rules", c, counts[0], counts[1])
-		}
-		for _, pair := range [][2]float64{firsts, seconds, thirds} {
-			if math.Abs(pair[0]-pair[1]) > r.ttl*0.006 {
-				t.Errorf("%+v: a renewal was sent after %.3f s by a session, after %.3f s by the rules", c, pair[0], pair[1])
+	}
+}
+
+// TestTheRulesAreThoseOfARealSessionCatchesOthers: rules that forget the margin, and those of a TTL that is a twentieth longer
+// with the same window, are noticed in every outage.
+func TestTheRulesAreThoseOfARealSessionCatchesOthers(t *testing.T) {
+	for _, c := range silences() {
+		forgets := rulesFor(c.ttl.Seconds(), 0)
+		longer := rulesFor(c.ttl.Seconds()*1.05, c.margin.Seconds()+c.ttl.Seconds()*0.05)
+		for name, r := range map[string]rules{"forget the margin": forgets, "are of a longer TTL": longer} {
+			if err := c.agree(t, r); err == nil {
+				t.Errorf("%+v: rules that %s pass", c, name)
 			}
 		}
 	}
