@@ -126,11 +126,11 @@ func TestExit(t *testing.T) {
 // TestJudge: what the source answered is not covered up by old data, and an error counts as long as it is said to, and no longer.
 func TestJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		errAbsent, errSlow := errors.New("no such thing"), errors.New("slow")
+		errAbsent, errGone, errSlow := errors.New("no such thing"), errors.New("gone"), errors.New("slow")
 		var next error
 		n := 0
 		c := open(t, options{TTL: time.Second, StaleIfError: time.Hour, Load: func(context.Context, string) (int, error) { n++; return n, next }, Judge: func(err error) Failure {
-			return Failure{Answer: errors.Is(err, errAbsent), Keep: map[error]time.Duration{errAbsent: 5 * time.Second, errSlow: 3 * time.Second}[err]}
+			return Failure{Answer: errors.Is(err, errAbsent) || errors.Is(err, errGone), Keep: map[error]time.Duration{errAbsent: 5 * time.Second, errSlow: 3 * time.Second}[err]}
 		}})
 		step := func(fail error, after time.Duration, want string) {
 			t.Helper()
@@ -149,7 +149,43 @@ func TestJudge(t *testing.T) {
 		step(errAbsent, time.Second, "0 State(0) <nil> no such thing, 5 loads")
 		step(nil, 5*time.Second-1, "0 State(0) <nil> no such thing, 5 loads")
 		step(errTest, 1, "0 State(0) <nil> fresh: the source did not answer, and there is no value to serve instead: test, 6 loads") // nothing older came back
+		step(nil, 0, "7 fresh <nil> <nil>, 7 loads")
+		step(errGone, time.Second, "0 State(0) <nil> gone, 8 loads")
+		step(errTest, 0, "0 State(0) <nil> fresh: the source did not answer, and there is no value to serve instead: test, 9 loads") // nor here
 	})
+}
+
+// TestNoLoadTwice: who found an old value while another load ended does not begin one more, and who does not wait any more begins none.
+func TestNoLoadTwice(t *testing.T) {
+	n := 0
+	now := time.Duration(0)
+	var meanwhile func()
+	c := open(t, options{TTL: time.Second, Load: func(context.Context, string) (int, error) { n++; return n, nil }, Clock: func() time.Duration {
+		if do := meanwhile; do != nil {
+			at := now
+			meanwhile = nil
+			do()
+			return at
+		}
+		return now
+	}})
+	get := func() {
+		t.Helper()
+		if v, err := c.Get(t.Context(), "a"); err != nil || v.State != Fresh {
+			t.Errorf("%+v, %v", v, err)
+		}
+	}
+	get()
+	now, meanwhile = time.Second, get
+	if get(); n != 2 {
+		t.Errorf("%d loads", n)
+	}
+	now = time.Hour
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if v, err := c.Get(ended, "a"); !errors.Is(err, ErrAway) || !errors.Is(err, context.Canceled) || c.begun != 0 || n != 2 {
+		t.Errorf("%+v, %v, %d loads", v, err, n)
+	}
 }
 
 // TestForget: a load that began before a key was forgotten does not bring back what was forgotten.
@@ -174,8 +210,10 @@ func TestForget(t *testing.T) {
 		c.Forget("a")
 		<-time.After(time.Second / 2)
 		go get()
-		if first, second := <-got, <-got; first != 1 || second != 2 {
-			t.Errorf("%d, then %d", first, second)
+		first := <-got
+		go get() // what the first load brought is not kept
+		if second, third := <-got, <-got; first != 1 || second != 2 || third != 2 {
+			t.Errorf("%d, then %d and %d", first, second, third)
 		}
 		if v, err := c.Get(t.Context(), "a"); v.V != 2 || err != nil {
 			t.Errorf("%+v, %v", v, err)

@@ -100,6 +100,15 @@ func casesOfAge() map[string]playable {
 			v, err := g.Get(ctx, "a")
 			return expect(v, err, Value[int]{V: 2, Age: time.Second, State: Fresh})
 		},
+		"as old as the bound is too old": func(ctx context.Context, g getter, s *source) error {
+			_, _ = g.Get(ctx, "a")
+			s.fail = true
+			<-time.After(28 * time.Second)
+			if v, err := g.Get(ctx, "a"); !errors.Is(err, ErrAway) {
+				return fmt.Errorf("%+v, and an error of %T", v, err)
+			}
+			return nil
+		},
 	}
 }
 
@@ -215,7 +224,7 @@ func (c *naive) Get(ctx context.Context, key string) (Value[int], error) {
 		}
 	}
 	age := time.Since(c.at)
-	if c.has && (err == nil || age < 30*time.Second || c.wrong == "old data without a bound") {
+	if c.has && (err == nil || age < 30*time.Second || c.wrong == "the bound is included" && age == 30*time.Second || c.wrong == "old data without a bound") {
 		v := Value[int]{V: c.v, Age: age, State: Fresh, Cause: err}
 		if err != nil {
 			v.State = Stale
@@ -282,6 +291,7 @@ func TestTwins(t *testing.T) {
 		"age counts from the reply":           "age counts from before the load",
 		"equality is fresh":                   "as old as the TTL is stale",
 		"old data without a bound":            "old data is served up to its bound, and says so",
+		"the bound is included":               "as old as the bound is too old",
 		"errors are kept":                     "errors are not kept",
 		"a panic is swallowed":                "a panic reaches every waiter, and the cache goes on",
 		"no old value for who leaves":         "who does not wait any more gets the old value",

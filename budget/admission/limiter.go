@@ -75,7 +75,7 @@ func (l *Limiter) bound(inFlight int) float64 {
 	return float64(inFlight) * grow
 }
 
-// waiter is one who waits. Its place is nil when it does not wait any more. A turn without a grant came too late.
+// waiter is one who waits. Its place is nil when it does not wait any more: it has a grant then, or has left.
 type waiter struct {
 	ctx   context.Context
 	p     Priority
@@ -210,15 +210,13 @@ func (l *Limiter) takeLocked(p Priority) *grant {
 	return g
 }
 
-// pumpLocked gives the places that are free to those who wait, in their order. Who has no time left gets none.
+// pumpLocked gives the places that are free to those who wait, in their order. Who has no time left by then gives its place back.
 func (l *Limiter) pumpLocked() {
 	for p := Renewal; p <= Work; p++ {
 		for queue := l.queue(p); queue.Len() > 0; {
 			w := queue.Front().Value.(*waiter) // nothing else is in it
-			if l.tooLate(w.ctx) == nil {
-				if w.grant = l.takeLocked(p); w.grant == nil {
-					return
-				}
+			if w.grant = l.takeLocked(p); w.grant == nil {
+				return
 			}
 			queue.Remove(w.place)
 			w.place = nil

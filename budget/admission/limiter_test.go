@@ -105,8 +105,45 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%v", order)
 		}
 		beyond(Succeeded)
+		if n := l.ended.Load(); n != 3 {
+			t.Errorf("the limit learns from %d; want the three of work alone", n)
+		}
 		if n := l.Numbers(); n.InFlight != 0 || n.Kept != 0 || n.By[Work].Queued != 0 {
 			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// TestNewcomersDoNotPush: a place that is being given back is not taken by one who comes in that moment, before those who wait.
+func TestNewcomersDoNotPush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, Options{Least: 1, Most: 1})
+		l.mu.Lock()
+		g := l.takeLocked(Work)
+		l.mu.Unlock()
+		var order []int
+		var wg sync.WaitGroup
+		enter := func(n int) {
+			wg.Go(func() {
+				if release, err := l.Acquire(t.Context(), Work); err != nil {
+					t.Error(err)
+				} else {
+					order = append(order, n)
+					<-time.After(time.Millisecond)
+					release(Succeeded)
+				}
+			})
+			synctest.Wait()
+		}
+		enter(1)
+		g.permit.Drop() // and now, in the middle of release
+		enter(2)
+		l.mu.Lock()
+		l.inFlight--
+		l.pumpLocked()
+		l.mu.Unlock()
+		if wg.Wait(); !slices.Equal(order, []int{1, 2}) {
+			t.Errorf("%v", order)
 		}
 	})
 }
@@ -130,75 +167,76 @@ func TestKept(t *testing.T) {
 	})
 }
 
+// leaver is one who waits and may not be started.
+type leaver struct {
+	o     Options
+	ends  func(ctx context.Context) (context.Context, context.CancelFunc)
+	free  time.Duration // when the place is free, and before that
+	then  func(cancel context.CancelFunc)
+	why   Why
+	class budget.Class
+	is    error
+	after time.Duration // it is told
+}
+
+// play has the leaver wait for a place, and one who comes after it and must get that.
+func (c leaver) play(t *testing.T) {
+	t.Helper()
+	l, release := one(t, c.o)
+	begun := time.Now()
+	ctx, cancel := c.ends(t.Context())
+	defer cancel()
+	var next time.Duration
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		synctest.Wait()
+		release, err := l.Acquire(t.Context(), Work)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		next = time.Since(begun)
+		release(Succeeded)
+	})
+	time.AfterFunc(c.free, func() {
+		if c.then != nil {
+			c.then(cancel)
+		}
+		release(Succeeded)
+	})
+	_, err := l.Acquire(ctx, Work)
+	if s := shed(t, err, c.class); s.Why != c.why || !errors.Is(err, c.is) || time.Since(begun) != c.after || s.Waited != c.after {
+		t.Errorf("after %v: %v", time.Since(begun), err)
+	}
+	wg.Wait()
+	if n := l.Numbers(); next != c.free || n.InFlight != 0 || n.By[Work].Queued != 0 || n.By[Work].Admitted != 2 {
+		t.Errorf("the next one after %v, %+v", next, n)
+	}
+}
+
 // TestNobodyIsStartedTooLate: what has no time left is not started, wherever it ends, and somebody else gets its place.
 func TestNobodyIsStartedTooLate(t *testing.T) {
+	within := func(d time.Duration) func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
+	}
 	cause := errors.New("gone")
-	for name, c := range map[string]struct {
-		o     Options
-		end   func(ctx context.Context) (context.Context, context.CancelFunc) // of one that waits
-		free  time.Duration                                                   // when the place is free
-		why   Why
-		class budget.Class
-		is    error
-		after time.Duration
-	}{
-		"it ended before": {Options{}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+	leaves := func(after func(cancel func())) func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancelCause(ctx)
-			cancel(cause)
-			return ctx, func() {}
-		}, time.Second / 2, NoTime, budget.NotSent, cause, 0},
-		"it has too little": {Options{Minimum: time.Second}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Second-1)
-		}, time.Second / 2, NoTime, budget.NotSent, budget.ErrNoTime, 0},
-		"it leaves": {Options{}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(time.Second/4, func() { cancel(cause) })
-			return ctx, func() {}
-		}, time.Second / 2, NoTime, budget.NotSent, cause, time.Second / 4},
-		"it leaves as its place comes free": {Options{}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(time.Second/2, func() { cancel(cause) })
-			return ctx, func() {}
-		}, time.Second / 2, NoTime, budget.NotSent, cause, time.Second / 2},
-		"a quarter of its time is over": {Options{}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Second)
-		}, time.Second / 2, Waited, budget.Refused, ErrShed, time.Second / 4},
-		"a quarter is over, and too little left": {Options{Minimum: 800 * time.Millisecond}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Second)
-		}, time.Second / 2, NoTime, budget.NotSent, budget.ErrNoTime, time.Second / 4},
-		"its place comes when it has too little": {Options{Minimum: 900 * time.Millisecond}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Second)
-		}, time.Second / 5, NoTime, budget.NotSent, budget.ErrNoTime, time.Second / 5},
+			after(func() { cancel(cause) })
+			return ctx, func() { cancel(cause) }
+		}
+	}
+	for name, c := range map[string]leaver{
+		"it ended before":                        {ends: leaves(func(cancel func()) { cancel() }), free: time.Second / 2, why: NoTime, class: budget.NotSent, is: cause},
+		"it has too little":                      {o: Options{Minimum: time.Second}, ends: within(time.Second - 1), free: time.Second / 2, why: NoTime, class: budget.NotSent, is: budget.ErrNoTime},
+		"it leaves":                              {ends: leaves(func(cancel func()) { time.AfterFunc(time.Second/4, cancel) }), free: time.Second / 2, why: NoTime, class: budget.NotSent, is: cause, after: time.Second / 4},
+		"it leaves as its place comes free":      {ends: leaves(func(func()) {}), free: time.Second / 2, then: func(cancel context.CancelFunc) { cancel() }, why: NoTime, class: budget.NotSent, is: cause, after: time.Second / 2},
+		"a quarter of its time is over":          {ends: within(time.Second), free: time.Second / 2, why: Waited, class: budget.Refused, is: ErrShed, after: time.Second / 4},
+		"a quarter is over, and too little left": {o: Options{Minimum: 800 * time.Millisecond}, ends: within(time.Second), free: time.Second / 2, why: NoTime, class: budget.NotSent, is: budget.ErrNoTime, after: time.Second / 4},
+		"its place comes when it has too little": {o: Options{Minimum: 900 * time.Millisecond}, ends: within(time.Second), free: time.Second / 5, why: NoTime, class: budget.NotSent, is: budget.ErrNoTime, after: time.Second / 5},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, release := one(t, c.o)
-				begun := time.Now()
-				ctx, cancel := c.end(t.Context())
-				defer cancel()
-				var next time.Duration
-				var wg sync.WaitGroup
-				wg.Go(func() { // the one who comes after it
-					synctest.Wait()
-					release, err := l.Acquire(t.Context(), Work)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					next = time.Since(begun)
-					release(Succeeded)
-				})
-				time.AfterFunc(c.free, func() { release(Succeeded) })
-				_, err := l.Acquire(ctx, Work)
-				if s := shed(t, err, c.class); s.Why != c.why || !errors.Is(err, c.is) || time.Since(begun) != c.after || s.Waited != c.after {
-					t.Errorf("after %v: %v", time.Since(begun), err)
-				}
-				wg.Wait()
-				if n := l.Numbers(); next != c.free || n.InFlight != 0 || n.By[Work].Queued != 0 || n.By[Work].Admitted != 2 {
-					t.Errorf("the next one after %v, %+v", next, n)
-				}
-			})
-		})
+		t.Run(name, func(t *testing.T) { synctest.Test(t, c.play) })
 	}
 }
 
