@@ -117,17 +117,10 @@ func TestSampleOfAStoreThatDoesNotAnswer(t *testing.T) {
 
 // A clock that jumps is a process that stood still: 50 of 300 ms in 60 s.
 func TestSampleNoticesPauses(t *testing.T) {
-	var jumped time.Duration
-	var begin time.Time
+	origin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // where a bubble's time begins
 	clock := func() time.Duration {
-		if begin.IsZero() {
-			begin = time.Now()
-		}
-		now := time.Since(begin)
-		if due := seconds(0.3 * min(math.Floor(now.Seconds()), 50)); due > jumped {
-			jumped = due
-		}
-		return now + jumped
+		now := time.Since(origin)
+		return now + seconds(0.3*min(math.Floor(now.Seconds()), 50))
 	}
 	got, err := sampled(t, &slow{trip: time.Microsecond}, SampleOptions{For: time.Minute, Clock: clock}, time.Hour)
 	if err != nil {
