@@ -6,4 +6,7 @@
 //
 // How much is let in is the business of failsafe-go's adaptive limiter, which compares recent durations with usual ones. Who goes next is decided here: its own queue knows no order but that of arrival,
 // and lets in what has no time left.
+//
+// [Middleware] is for net/http, which Connect handlers are too. In an interceptor, and in front of a call to others, it is [Limiter.Acquire]; its error goes through Fail of package budgetgrpc or budgetconnect,
+// or is what budget.Do goes by.
 package admission

@@ -44,7 +44,8 @@ const (
 
 // Options are the numbers of a [Limiter]; 0 is the default of each.
 type Options struct {
-	// Least, First and Most bound how many may run at a time, and say how many at first; 4, 20 and 1,000. First is between the others; where it is 0 it follows them.
+	// Least, First and Most bound how many may run at a time, and say how many at first; 4, 20 and 1,000. First is between the others; where it is 0 it follows them. The limit moves by a place or two a second at most, and only while at least 50 pieces of work end between two steps, so a service that does hundreds
+	// of things at a time says so in First.
 	Least, First, Most int
 	// Kept is how many renewals and status queries run beyond that, so that they need not wait for work that hangs; 4.
 	Kept int
