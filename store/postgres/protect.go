@@ -28,7 +28,8 @@ const MaxPresent = 4096
 //
 // Present stands before the writes, in the same savepoint as they or in one around it: rolling back to a savepoint takes back what was presented
 // after it. What was presented is a setting of the transaction, and gone with it, so behind a pooler in transaction mode it belongs between BEGIN and COMMIT.
-// Two calls keep the byte order of names, else two transactions may deadlock. Errors, isolation levels and the bound on idling are as for [Verify].
+// Two calls keep the byte order of names, else two transactions may deadlock. Errors, isolation levels and the bound on idling are as for [Verify]. Above READ COMMITTED
+// writes see no renewal that came after the first statement: what is written later than the lease's end at that moment is refused.
 func Present(ctx context.Context, tx pgx.Tx, claims ...fence.Claim) error {
 	return present(claims, func(text string, args ...any) error {
 		_, err := tx.Exec(ctx, text, args...)
@@ -127,7 +128,7 @@ type Statements interface {
 //
 // The role of db owns the table and is a member of tenure_user. A partition made later is protected by an event trigger, which only a superuser's first call can make.
 // Errors: one that matches [fence.ErrInvalid] for a table or expression that cannot be protected, one that matches [ErrSetup] where a right is missing, or the driver's.
-// Nothing was changed then. Outside a transaction it is applied all or not at all; if its answer is lost, ask [Protections].
+// Nothing was changed then. It runs at READ COMMITTED. Outside a transaction it is applied all or not at all; if its answer is lost, ask [Protections].
 func Protect(ctx context.Context, db Statements, p Protection) ([]string, error) {
 	return protectBy(ctx, db, "SELECT * FROM tenure.protect($1::text::regclass, $2, $3)", p)
 }

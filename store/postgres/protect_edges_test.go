@@ -47,6 +47,43 @@ func TestNewPartitionsHoweverMade(t *testing.T) {
 	}
 }
 
+// TestOldSnapshotsMissNoTable: above READ COMMITTED, where a transaction does not see what was protected or made part of it since it began, it is refused.
+func TestOldSnapshotsMissNoTable(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := newShop(t)
+	s.do(ctx, `CREATE TABLE days (order_id int, day int) PARTITION BY RANGE (day); CREATE TABLE day_9 (order_id int, day int)`)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for what, sql := range map[string]string{"made": `CREATE TABLE day_1 PARTITION OF days FOR VALUES FROM (1) TO (2)`, "attached": `ALTER TABLE days ATTACH PARTITION day_9 FOR VALUES FROM (9) TO (10)`} {
+			err := s.write(ctx, level, func(ctx context.Context, tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, `SELECT count(*) FROM orders`); err != nil {
+					return err
+				}
+				if _, err := Protect(ctx, s.own, Protection{Table: "days", Name: byOrder}); err != nil {
+					t.Fatal(err)
+				}
+				return statement(sql)(ctx, tx)
+			})
+			if !errors.Is(err, ErrBeginAgain) {
+				t.Errorf("%s, a partition that is %s: %v", level, what, err)
+			}
+			if err := s.write(ctx, level, statement(sql+`; INSERT INTO events SELECT 1, 1 WHERE false`)); err != nil { // begun again
+				t.Errorf("%s, a partition that is %s: %v", level, what, err)
+			}
+			if _, err := Unprotect(ctx, s.own, "days"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := s.write(ctx, level, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := Protect(ctx, tx, Protection{Table: "days", Name: byOrder})
+			return err
+		})
+		if state(err) != "TN007" && !errors.Is(err, ErrSetup) {
+			t.Errorf("%s, protect: %v", level, err)
+		}
+	}
+}
+
 // awaitLock returns when the server process waits for a lock.
 func (s *shopRig) awaitLock(ctx context.Context, pid uint32) {
 	s.t.Helper()

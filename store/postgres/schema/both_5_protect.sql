@@ -175,6 +175,10 @@ DECLARE
 	v_script text[];
 	v_one text;
 BEGIN
+	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN -- an old snapshot does not see who belongs to the table
+		PERFORM tenure.fail('TN007', 'protect runs at READ COMMITTED alone', jsonb_build_object('isolation', current_setting('transaction_isolation')),
+			'Nothing was changed. Call it outside the transaction, or begin that at READ COMMITTED.');
+	END IF;
 	PERFORM tenure.check_table(p_table);
 	EXECUTE format('LOCK TABLE %s', p_table); -- before the family is looked at: somebody may be adding to it
 	v_script := ARRAY(SELECT s FROM tenure.protect_script(p_table, p_name, p_always) s);
@@ -254,6 +258,13 @@ BEGIN
 	IF EXISTS (SELECT 1 FROM pg_event_trigger_ddl_commands() d JOIN pg_trigger t ON t.oid = d.objid JOIN pg_class c ON c.oid = t.tgrelid
 		WHERE d.classid = 'pg_trigger'::regclass AND t.tgname LIKE 'tenure\_guard\_%' AND NOT pg_has_role(current_user, c.relowner, 'USAGE')) THEN
 		RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'only the owner of a table makes or replaces its triggers tenure_guard_...', HINT = 'Nothing was changed. They guard the table for Tenure; call yours otherwise.';
+	END IF;
+	-- Names are looked up in the catalogue as it is, rows as they were when this transaction began.
+	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') AND EXISTS (SELECT 1 FROM pg_event_trigger_ddl_commands() d
+		CROSS JOIN LATERAL (SELECT d.objid AS oid UNION SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = d.objid UNION SELECT a.relid FROM pg_partition_ancestors(d.objid) a) a
+		JOIN pg_class c ON c.oid = a.oid JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL to_regprocedure(format('%I.tenure_guard_%s()', n.nspname, a.oid)) f
+		WHERE d.classid = 'pg_class'::regclass AND d.object_type = 'table' AND f IS NOT NULL AND NOT EXISTS (SELECT 1 FROM pg_proc p WHERE p.oid = f)) THEN
+		RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'the parent of this table was protected after this transaction began', HINT = 'Nothing was changed. Roll back and begin again.';
 	END IF;
 	FOR r IN SELECT DISTINCT f AS rel, p.tgfoid::regproc::text AS function, p.args, p.tgenabled FROM pg_event_trigger_ddl_commands() d
 		JOIN LATERAL (SELECT i.inhparent AS oid FROM pg_inherits i WHERE i.inhrelid = d.objid UNION SELECT d.objid) a ON true
