@@ -53,26 +53,42 @@ func (s *solver) fill() {
 	}
 	for i := int(s.n) - 1; i >= 0; i-- {
 		t := s.r.window * float64(i) / s.n
+		a := s.attempt(t)
 		for j := backoffs - 1; j >= 0; j-- {
-			s.fail[j][i] = s.attempt(j, t)
+			s.fail[j][i] = s.failing(a, j, t)
 		}
 	}
 }
 
-// attempt is the probability that the attempt sent at t, after j failures, and all that follow it fail.
-func (s *solver) attempt(j int, t float64) float64 {
-	left := s.r.window - t
-	bound := s.r.bound(left)
-	late := s.in.Renewals.Over(bound)
-	lost := late * s.after(j, t+bound)
+// attempt is what can become of a renewal.
+type attempt struct {
+	bound float64    // that it is waited for
+	late  float64    // probability that it takes longer
+	trips [6]float64 // how long the others take: quantiles in even steps
+}
+
+// attempt is the one that is sent at t.
+func (s *solver) attempt(t float64) attempt {
+	a := attempt{bound: s.r.bound(s.r.window - t)}
+	a.late = s.in.Renewals.Over(a.bound)
+	if s.in.Failures > 0 {
+		n := float64(len(a.trips))
+		for i := range a.trips {
+			a.trips[i] = min(s.in.Renewals.Upper(a.late+(1-a.late)*(float64(i)+0.5)/n), a.bound)
+		}
+	}
+	return a
+}
+
+// failing is the probability that the attempt sent at t, after j failures, and all that follow it fail. A failure at once comes after a trip
+// of its own.
+func (s *solver) failing(a attempt, j int, t float64) float64 {
+	lost := a.late * s.after(j, t+a.bound)
 	if s.in.Failures == 0 {
 		return lost
 	}
-	// A failure comes after a trip of its own, which is no longer than the bound.
-	const points = 6
-	for i := range points {
-		trip := min(s.in.Renewals.Upper(late+(1-late)*(float64(i)+0.5)/points), bound)
-		lost += s.in.Failures * (1 - late) * s.after(j, t+trip) / points
+	for _, trip := range a.trips {
+		lost += s.in.Failures * (1 - a.late) * s.after(j, t+trip) / float64(len(a.trips))
 	}
 	return lost
 }
@@ -127,9 +143,8 @@ func (s *solver) outage(first float64) (lost, excess float64) {
 		begin := first * (float64(i) + 0.5) / phases
 		l := s.in.Hang*s.outlasts(hangs, begin) + (1-s.in.Hang)*s.outlasts(refusals, begin)
 		lost += l / phases
-		excess += s.residual(s.r.ttl-begin) / phases
 	}
-	return lost, excess
+	return lost, s.residual(s.r.ttl - first/2)
 }
 
 // script is when a session whose every renewal fails sends them, with back-offs of mean length: all at their bound where the store hangs,
