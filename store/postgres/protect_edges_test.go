@@ -219,6 +219,39 @@ func TestForgedTextIsNotRepeated(t *testing.T) {
 	}
 }
 
+// TestProtectionsAmongStrangers: triggers that only are called as guards are, without arguments or with others, hide nothing of the real ones.
+func TestProtectionsAmongStrangers(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := newShop(t)
+	s.do(ctx, `CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+		CREATE TABLE foreigners (id int);
+		CREATE TRIGGER tenure_guard_update BEFORE UPDATE ON foreigners FOR EACH ROW EXECUTE FUNCTION own();
+		CREATE TRIGGER tenure_guard_a BEFORE INSERT ON foreigners FOR EACH ROW EXECUTE FUNCTION own('x');
+		CREATE TRIGGER tenure_guard_a BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION own();
+		DROP TRIGGER tenure_guard_delete ON orders;
+		CREATE TRIGGER tenure_guard_delete BEFORE DELETE ON orders FOR EACH ROW EXECUTE FUNCTION own('x')`)
+	all, err := Protections(ctx, s.own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		switch p.Table {
+		case "foreigners":
+			if p.Name != "" || len(p.Problems) == 0 {
+				t.Errorf("%+v", p)
+			}
+		case "orders":
+			if p.Name != `('orders/'::text || order_id)` || !slices.Equal(p.Problems, []string{"public.orders: trigger tenure_guard_delete is missing"}) {
+				t.Errorf("%+v", p)
+			}
+		}
+	}
+	if len(all) != 4 {
+		t.Errorf("%+v", all)
+	}
+}
+
 // TestProtectionsTellOfOtherTriggers: a trigger that is called as a guard and is none is told, and what a guard cannot be made for.
 func TestProtectionsTellOfOtherTriggers(t *testing.T) {
 	t.Parallel()

@@ -223,14 +223,14 @@ RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_te
 DECLARE
 	r record;
 BEGIN
-	-- Tables with a guard whose parents have none: the roots.
-	FOR r IN SELECT t.tgrelid, min(t.tgfoid::text)::oid AS f, bool_and(t.tgenabled = 'A') AS always, (array_agg(t.tgargs ORDER BY t.tgname))[1] AS args
-		FROM pg_trigger t WHERE t.tgname LIKE 'tenure\_guard\_%'
+	-- Tables with a guard whose parents have none: the roots. What most of the four triggers say is taken for what was meant: anybody may call triggers of his own so.
+	FOR r IN SELECT t.tgrelid, mode() WITHIN GROUP (ORDER BY t.tgfoid) AS f, bool_and(t.tgenabled = 'A') AS always, mode() WITHIN GROUP (ORDER BY t.tgargs) AS args
+		FROM pg_trigger t WHERE t.tgname IN ('tenure_guard_delete', 'tenure_guard_insert', 'tenure_guard_truncate', 'tenure_guard_update')
 			AND NOT EXISTS (SELECT 1 FROM pg_inherits i JOIN pg_trigger p ON p.tgrelid = i.inhparent AND p.tgfoid = t.tgfoid WHERE i.inhrelid = t.tgrelid)
 		GROUP BY t.tgrelid ORDER BY t.tgrelid::regclass::text LOOP
 		relation := r.tgrelid;
-		name := (tenure.guard_args(r.args))[1];
-		truncate_name := (tenure.guard_args(r.args))[2];
+		name := coalesce((tenure.guard_args(r.args))[1], '');
+		truncate_name := coalesce((tenure.guard_args(r.args))[2], '');
 		always := r.always;
 		tables := (SELECT count(*) FROM tenure.family(r.tgrelid));
 		new_partitions := EXISTS (SELECT 1 FROM pg_event_trigger e WHERE e.evtname = 'tenure_protect' AND e.evtenabled IN ('O', 'A'));
