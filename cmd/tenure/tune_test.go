@@ -12,6 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tenure-go/tenure/internal/testdb"
+	"github.com/tenure-go/tenure/internal/tune"
 )
 
 // tuned is what the tests read of the JSON.
@@ -57,6 +60,45 @@ func TestTuneSamplesAStore(t *testing.T) {
 	again := tunedFrom(t, w.ok("tune", "--renewals", file, "--json"))
 	if again.Inputs.Renewals != got.Inputs.Renewals {
 		t.Errorf("from the file %q, from the store %q", again.Inputs.Renewals, got.Inputs.Renewals)
+	}
+}
+
+// TestTuneOnPostgres: the store's own bounds of a TTL are kept, and what is not there is said.
+func TestTuneOnPostgres(t *testing.T) {
+	w, _ := postgresWorld(t, testdb.Shared(t))
+	got := tunedFrom(t, w.ok("tune", "--seconds", "2", "--every", "20ms", "--json"))
+	if !got.WithinBounds || !strings.Contains(got.Inputs.Renewals, "measured") {
+		t.Errorf("%+v", got)
+	}
+	w.onStore("postgres://nobody@127.0.0.1:1/nothing")
+	if end := w.do("tune", "--seconds", "2"); end.code != exitNoStore {
+		t.Errorf("no server: exit %d, %s", end.code, end.last())
+	}
+}
+
+// TestTuningDocs holds the drawing and the report of docs/tuning.md to what the command prints.
+func TestTuningDocs(t *testing.T) {
+	const drawing, page = "../../docs/tune.svg", "../../docs/tuning.md"
+	plan, err := tune.Recommend(tune.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var svg, text strings.Builder
+	if err := errors.Join(plan.WriteSVG(&svg), plan.WriteText(&text)); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(drawing, []byte(svg.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drawn, err := os.ReadFile(drawing)
+	if err != nil || string(drawn) != svg.String() {
+		t.Errorf("docs/tune.svg is not what tenure tune draws (%v); run: go test ./cmd/tenure -run TestTuningDocs -update", err)
+	}
+	written, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(written), "```text\n"+text.String()+"```\n") {
+		t.Errorf("docs/tuning.md does not show what tenure tune prints (%v), which is\n%s", err, text.String())
 	}
 }
 

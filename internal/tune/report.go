@@ -41,8 +41,10 @@ func (p Plan) WriteText(w io.Writer) error {
 		plain(best.TTL), plain(best.TTL), short(best.Recovery.Total.P50.Seconds()), short(best.Recovery.Total.P99.Seconds()))
 	b.WriteString("\nOther TTLs\n")
 	p.writeTable(&b)
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing the output: %w", err)
+	for text := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(text, " \n")); err != nil {
+			return fmt.Errorf("writing the output: %w", err)
+		}
 	}
 	return nil
 }
