@@ -68,6 +68,7 @@ DECLARE
 	c refcursor;
 	v_index regclass;
 	v_text text;
+	v_generated name;
 BEGIN
 	IF p_name IS NULL OR p_name ~ '^\s*$' OR octet_length(p_name) > 4096 THEN
 		PERFORM tenure.fail('TN004', 'invalid name expression: want 1 to 4096 bytes', '{"field": "name expression"}', 'Nothing was changed.');
@@ -80,11 +81,20 @@ BEGIN
 		v_index := 'pg_temp.tenure_shape_name';
 		v_text := pg_get_indexdef(v_index, 1, false);
 		v_text := CASE WHEN v_text LIKE '((%))' THEN substr(v_text, 2, length(v_text) - 2) ELSE v_text END;
+		-- Of a partitioned table the new rows are seen as they were before they came to their partition, which generates; what is virtual is never in them.
+		v_generated := (SELECT a.attname FROM pg_depend d JOIN pg_attribute s ON s.attrelid = d.refobjid AND s.attnum = d.refobjsubid
+			JOIN pg_attribute a ON a.attrelid = p_table AND a.attname = s.attname JOIN pg_class t ON t.oid = p_table
+			WHERE d.classid = 'pg_class'::regclass AND d.objid = v_index AND d.refclassid = 'pg_class'::regclass AND d.refobjid = 'pg_temp.tenure_shape'::regclass
+				AND (a.attgenerated = 'v' OR a.attgenerated = 's' AND t.relkind = 'p') ORDER BY a.attnum LIMIT 1);
 		DROP TABLE pg_temp.tenure_shape;
 	EXCEPTION WHEN syntax_error_or_access_rule_violation OR data_exception OR feature_not_supported OR invalid_cursor_definition THEN
 		PERFORM tenure.fail('TN004', format('invalid name expression: %s: %s', quote_literal(left(p_name, 200)), CASE WHEN SQLSTATE = '42P17' THEN 'it is not immutable: the same row must always have the same name' ELSE SQLERRM END),
 			jsonb_build_object('field', 'name expression'), 'Nothing was changed. Want one immutable expression over the columns of the table, such as ''orders/'' || order_id. Functions outside pg_catalog are written with their schema.');
 	END;
+	IF v_generated IS NOT NULL THEN
+		PERFORM tenure.fail('TN004', format('invalid name expression: %s: column %I is generated, and not known in time', quote_literal(left(p_name, 200)), v_generated),
+			jsonb_build_object('field', 'name expression'), 'Nothing was changed. Write what the column is generated from in its place.');
+	END IF;
 	RETURN v_text;
 END $$;
 
