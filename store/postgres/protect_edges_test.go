@@ -199,10 +199,15 @@ func TestGuardsBelongToTheOwner(t *testing.T) {
 			t.Errorf("the next owner: %s: %v", sql, err)
 		}
 	}
-	s.do(ctx, fmt.Sprintf(`REVOKE CREATE ON SCHEMA public FROM %q`, owner))
-	err := protectError(as(owner, `SELECT tenure.protect('till', 'order_id::text')`))
-	if !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "GRANT CREATE ON SCHEMA public") {
-		t.Errorf("an owner who may make no function: %v", err)
+	for _, lacks := range []struct{ revoke, told string }{
+		{fmt.Sprintf(`REVOKE ALL ON till FROM %q`, owner), "GRANT UPDATE ON public.till"},
+		{fmt.Sprintf(`REVOKE CREATE ON SCHEMA public FROM %q`, owner), "GRANT CREATE ON SCHEMA public"},
+	} {
+		s.do(ctx, lacks.revoke)
+		err := protectError(as(owner, `SELECT tenure.protect('till', 'order_id::text')`))
+		if !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), lacks.told) {
+			t.Errorf("an owner after %s: %v", lacks.revoke, err)
+		}
 	}
 }
 

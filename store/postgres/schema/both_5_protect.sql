@@ -55,6 +55,7 @@ DECLARE
 	v_needed text := CASE
 		WHEN v_other IS NOT NULL THEN format('Table %s below it is somebody else''s: run this as a superuser, or change its owner.', v_other)
 		WHEN NOT has_schema_privilege(v_schema, 'CREATE') THEN format('The function of the guard is made in the schema of the table: let an administrator run GRANT CREATE ON SCHEMA %I TO %I.', v_schema, current_user)
+		WHEN NOT has_table_privilege(p_table, 'UPDATE, DELETE, TRUNCATE') THEN format('The table is locked meanwhile, which takes a right to write it: GRANT UPDATE ON %s TO %I.', p_table, current_user)
 		WHEN NOT has_database_privilege(current_database(), 'TEMPORARY') THEN format('The name expression is tried on a temporary table: let an administrator run GRANT TEMPORARY ON DATABASE %I TO %I.', current_database(), current_user) END;
 BEGIN
 	IF v_needed IS NOT NULL THEN
@@ -189,7 +190,7 @@ BEGIN
 		PERFORM tenure.fail('TN007', 'protect runs at READ COMMITTED alone', jsonb_build_object('isolation', current_setting('transaction_isolation')),
 			'Nothing was changed. Call it outside the transaction, or begin that at READ COMMITTED.');
 	END IF;
-	PERFORM tenure.check_table(p_table);
+	PERFORM tenure.check_table(p_table), tenure.check_rights(p_table);
 	EXECUTE format('LOCK TABLE %s', p_table); -- before the family is looked at: somebody may be adding to it
 	v_script := ARRAY(SELECT s FROM tenure.protect_script(p_table, p_name, p_always) s);
 	FOREACH v_one IN ARRAY v_script LOOP
