@@ -71,7 +71,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.url, "database-url", "", "`URL` of a PostgreSQL database, instead of --store")
 	cmd.Flags().StringArrayVar(&f.grant, "grant", nil, "make `ROLE` a member of tenure_user (PostgreSQL; may be repeated)")
-	cmd.Flags().BoolVar(&f.fenceOnly, "fence-only", false, "install what protects tables under another authority's leases, and no store (PostgreSQL)")
+	cmd.Flags().BoolVar(&f.fenceOnly, "fence-only", false, "install the fence half alone, and no store (PostgreSQL)")
 	cmd.Flags().BoolVar(&f.adopt, "adopt", false, "install beside the tables of an application (SQLite)")
 	cmd.Flags().BoolVar(&f.show, "print", false, "print the SQL of the newest schema and touch nothing")
 	cmd.Flags().BoolVar(&f.down, "down", false, "drop the schema and all that is in it (PostgreSQL)")
