@@ -36,7 +36,7 @@ postgres:// URL, which need not lead anywhere, else that of SQLite.
 --down --yes drops the schema from a PostgreSQL database with every session, lease, token and mark in it, and with all
 that depends on it. Holders are not told. The roles stay, because other databases of the cluster may use them.
 
-JSON: {"store", "authority" (not of the fence half), "schema": version, "from": the version before, 0 if there was none (PostgreSQL)}.`
+JSON: {"store", "authority" (not of the fence half), "schema": version, "from": the version before, 0 if none (PostgreSQL)}.`
 
 // migrateFlags is the command line of `tenure migrate`.
 type migrateFlags struct {
