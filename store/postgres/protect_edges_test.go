@@ -47,6 +47,40 @@ func TestNewPartitionsHoweverMade(t *testing.T) {
 	}
 }
 
+// TestFirstProtectionsAtOnce: of two tables that are protected at the same time, the first of a database, both are.
+func TestFirstProtectionsAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := newShop(t)
+	s.do(ctx, `DROP EVENT TRIGGER tenure_protect`)
+	own := connect(t, s.url())
+	pid := own.PgConn().PID()
+	for _, table := range []string{"source", "customer"} { // another table, and the same one
+		x := s.begin(ctx, pgx.ReadCommitted)
+		if _, err := Protect(ctx, x.Tx, Protection{Table: "customer", Name: `'customers/' || id`}); err != nil {
+			t.Fatal(err)
+		}
+		name := map[string]string{"source": byOrder, "customer": `'customers/' || id`}[table]
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := Protect(ctx, own, Protection{Table: table, Name: name})
+			waiting <- err
+		}()
+		s.awaitLock(ctx, pid)
+		if err := x.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waiting; err != nil {
+			t.Errorf("%s: %v", table, err)
+		}
+		for _, table := range []string{"customer", "source"} {
+			if bad := s.write(ctx, pgx.ReadCommitted, statement(`DELETE FROM `+table)); !errors.Is(bad, fence.ErrRefused) {
+				t.Errorf("%s: %v", table, bad)
+			}
+		}
+	}
+}
+
 // TestOldSnapshotsMissNoTable: above READ COMMITTED, where a transaction does not see what was protected or made part of it since it began, it is refused.
 func TestOldSnapshotsMissNoTable(t *testing.T) {
 	t.Parallel()

@@ -199,9 +199,12 @@ BEGIN
 	END LOOP;
 	IF NOT EXISTS (SELECT 1 FROM pg_event_trigger e WHERE e.evtname = 'tenure_protect') AND (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
 		v_one := $x$CREATE EVENT TRIGGER tenure_protect ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE', 'CREATE SCHEMA', 'CREATE TRIGGER') EXECUTE FUNCTION tenure.protect_new()$x$;
-		EXECUTE v_one;
-		RETURN NEXT v_one;
-		ALTER EVENT TRIGGER tenure_protect ENABLE ALWAYS;
+		BEGIN
+			EXECUTE v_one;
+			ALTER EVENT TRIGGER tenure_protect ENABLE ALWAYS;
+			RETURN NEXT v_one;
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; -- who protects another table was quicker
+		END;
 	END IF;
 END $$;
 
