@@ -178,7 +178,7 @@ func playTables(ctx context.Context, o Options, sc Scenario, variants []tableVar
 
 // holderTTL is of a holder that is stopped, foreignTTL of those whom a stranger's writes fall between: nobody waits for their end.
 const (
-	holderTTL  = time.Second
+	holderTTL  = 2 * time.Second
 	foreignTTL = 5 * time.Second
 )
 
