@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"github.com/tenure-go/tenure/budget"
+	"github.com/tenure-go/tenure/budget/budgethttp"
 	"github.com/tenure-go/tenure/budget/internal/rpc"
 )
 
@@ -37,8 +38,9 @@ func (client) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if number != "" {
 			req.Header().Set(budget.HeaderAttempt, number)
 		}
+		ctx, seen := budgethttp.Observe(ctx)
 		reply, err := next(ctx, req)
-		return reply, failed(err, false)
+		return reply, failed(err, seen, false)
 	}
 }
 
@@ -46,7 +48,8 @@ func (client) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (client) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		number, err := outgoing(ctx)
-		conn := &sent{StreamingClientConn: next(ctx, spec), unsent: err} // nothing leaves before the first Send or CloseRequest
+		ctx, seen := budgethttp.Observe(ctx)
+		conn := &sent{StreamingClientConn: next(ctx, spec), unsent: err, seen: seen} // nothing leaves before the first Send or CloseRequest
 		conn.RequestHeader().Del(budget.HeaderAttempt)
 		if number != "" {
 			conn.RequestHeader().Set(budget.HeaderAttempt, number)
@@ -75,8 +78,9 @@ func outgoing(ctx context.Context) (string, error) {
 	return number, err
 }
 
-// failed is what is known of a call that ended with err; begun is whether a message of its answer was read.
-func failed(err error, begun bool) error {
+// failed is what is known of a call that ended with err; begun is whether a message of its answer was read. Where the call's context ends, Connect's client does not wait for
+// its transport, and returns an error without the transport's.
+func failed(err error, seen *budgethttp.Observation, begun bool) error {
 	if err == nil {
 		return nil
 	}
@@ -88,6 +92,8 @@ func failed(err error, begun bool) error {
 		e.Class, e.Phase = below.Class, below.Phase
 	case connect.IsWireError(err) && errors.As(err, &answered):
 		e = answer(answered).Proves(err)
+	case !begun && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		e.Class, e.Phase = seen.Known()
 	}
 	if begun {
 		e.Class, e.Again = budget.Unknown, false
@@ -116,6 +122,7 @@ func answer(err *connect.Error) rpc.Answer {
 type sent struct {
 	connect.StreamingClientConn
 	unsent error // why nothing of it must be sent
+	seen   *budgethttp.Observation
 	begun  atomic.Bool
 }
 
@@ -123,7 +130,7 @@ func (s *sent) classify(err error) error {
 	if errors.Is(err, io.EOF) { // the end, or of Send: Receive knows more
 		return err
 	}
-	return failed(err, s.begun.Load())
+	return failed(err, s.seen, s.begun.Load())
 }
 
 // Send is part of [connect.StreamingClientConn].

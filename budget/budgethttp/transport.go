@@ -27,14 +27,28 @@ type Transport struct {
 
 // RoundTrip is part of http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	over := observe(req.Context())
+	resp, failed := t.roundTrip(req)
+	over(failed)
+	if failed != nil { // a nil *budget.Error is no nil error
+		return nil, failed
+	}
+	return resp, nil
+}
+
+func (t *Transport) roundTrip(req *http.Request) (*http.Response, *budget.Error) {
 	wire, err := budget.Outgoing(req.Context())
 	if err != nil {
 		closeBody(req)
-		class := budget.NotSent
-		if redirected(req) {
-			class = budget.Unknown
+		unsent := &budget.Error{Class: budget.NotSent, Err: err}
+		var ended *budget.Error
+		if errors.As(err, &ended) {
+			unsent.Err = ended.Err
 		}
-		return nil, &budget.Error{Class: class, Err: err}
+		if redirected(req) {
+			unsent.Class = budget.Unknown
+		}
+		return nil, unsent
 	}
 	base := t.Base
 	if base == nil {
@@ -128,7 +142,7 @@ func (p *progress) wrote(err error) {
 
 // failed says what is known by how far this request has come, and by nothing that err itself says: it may be the error of another call, such as the one whose
 // answer is this request's body.
-func (p *progress) failed(req *http.Request, err error) error {
+func (p *progress) failed(req *http.Request, err error) *budget.Error {
 	s := stage(p.at.Load())
 	class := budget.Unknown
 	if s != atNothing && s < atSending && !redirected(req) {

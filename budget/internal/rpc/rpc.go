@@ -137,7 +137,11 @@ func Start(ctx context.Context, l budgethttp.Limits, method, attempt string) (co
 // Outgoing is what to send with a call: the number of its attempt, "" for none. The error is classified: the call must not be sent.
 func Outgoing(ctx context.Context) (attempt string, err error) {
 	wire, err := budget.Outgoing(ctx)
-	if err != nil {
+	var ended *budget.Error
+	switch {
+	case errors.As(err, &ended):
+		return "", &budget.Error{Class: budget.NotSent, Err: ended.Err}
+	case err != nil:
 		return "", &budget.Error{Class: budget.NotSent, Err: err}
 	}
 	if wire.Attempt == 0 {
