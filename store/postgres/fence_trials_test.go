@@ -127,7 +127,7 @@ func markTrials() []trial {
 				"the mark is set and not compared": {swap(raiseSig, "ELSIF m.token > p_token THEN", "ELSIF false THEN"), swap(raiseSig, " AND x.token <= p_token;", ";")},
 				"an equal token is refused": {swap(enterSig, "m.token OPERATOR(pg_catalog.=) p_token", "false"),
 					swap(raiseSig, "ELSIF m.token > p_token THEN", "ELSIF m.token >= p_token THEN")},
-				"a token from the future enters":  {swap(raiseSig, "IF p_token > tenure.issued()", "IF false")},
+				"a token from the future enters":  {swap("tenure.check_issued(uuid, text, bigint)", "IF p_token > tenure.issued()", "IF false")},
 				"another name is not looked at":   {swap(raiseSig, "ELSIF m.authority <> p_authority OR m.name <> p_name THEN", "ELSIF false THEN")},
 				"a name that was allowed is zero": {swap(enterSig, "AND m.token OPERATOR(pg_catalog.>) 0", "")},
 			},
