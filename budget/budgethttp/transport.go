@@ -148,7 +148,11 @@ func (p *progress) failed(req *http.Request, err error) *budget.Error {
 	if s != atNothing && s < atSending && !redirected(req) {
 		class = budget.NotSent
 	}
-	return &budget.Error{Class: class, Phase: s.phase(), Err: err}
+	e := &budget.Error{Class: class, Phase: s.phase(), Err: err}
+	if budget.ClassOf(e) != class {
+		e.Err = &otherCallsError{err}
+	}
+	return e
 }
 
 // body says of a failure to read it that the outcome is unknown: the answer had begun.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -148,30 +149,78 @@ func TestTooLittleIsNotSent(t *testing.T) {
 }
 
 // borrowed is a body whose reading fails with what is known of another request.
-type borrowed struct{ sent bool }
+type borrowed struct {
+	sent bool
+	err  error
+}
 
 func (b *borrowed) Read(p []byte) (int, error) {
 	if !b.sent {
 		b.sent = true
 		return copy(p, strings.Repeat("x", 64)), nil
 	}
-	return 0, &budget.Error{Class: budget.NotSent, Err: errors.New("another request")}
+	return 0, b.err
 }
 
 // TestAnotherRequestsClassIsNotThisOnes: a body that is another request's answer fails with that one's class; this request was sent all the same.
 func TestAnotherRequestsClassIsNotThisOnes(t *testing.T) {
-	began := make(chan struct{}, 1)
+	began := make(chan struct{}, 2)
 	client, url := service(t, false, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		began <- struct{}{}
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
-	resp, err := post(t.Context(), client, url, io.MultiReader(strings.NewReader(strings.Repeat("x", 8<<10)), &borrowed{}))
-	if err == nil {
-		resp.Body.Close()
+	unsent := &budget.Error{Class: budget.NotSent, Err: context.DeadlineExceeded}
+	for name, other := range map[string]error{"failed": unsent, "given up": &budget.GaveUpError{Why: budget.ErrAttempts, Last: unsent, Real: unsent, Class: budget.NotSent, Attempts: 3}} {
+		resp, err := post(t.Context(), client, url, io.MultiReader(strings.NewReader(strings.Repeat("x", 8<<10)), &borrowed{err: other}))
+		if err == nil {
+			resp.Body.Close()
+		}
+		<-began // the service has it
+		if budget.ClassOf(err) != budget.Unknown || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	<-began // the service has it
-	if budget.ClassOf(err) != budget.Unknown {
-		t.Errorf("%v", err)
+}
+
+// TestAnObservedRequestIsWaitedFor: while a request is under way it may still be sent, also when its context has ended; who looks at once would say that it was not.
+func TestAnObservedRequestIsWaitedFor(t *testing.T) {
+	var served atomic.Int32
+	proceed, dialling := make(chan struct{}), make(chan struct{})
+	client, url := service(t, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+	sends := &http.Client{Transport: &Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+		httptrace.ContextClientTrace(r.Context()).GetConn("") // as far as a transport has come when the context ends
+		close(dialling)
+		<-proceed
+		return client.Transport.RoundTrip(r.WithContext(context.WithoutCancel(r.Context()))) // and sends all the same
+	})}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ctx, seen := Observe(ctx)
+	if class, _ := seen.Known(); class != budget.Unknown {
+		t.Errorf("nothing was observed: %v", class)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = ask(ctx, sends, url) // its caller has gone
+	}()
+	<-dialling
+	cancel()
+	known := make(chan budget.Class, 1)
+	go func() { class, _ := seen.Known(); known <- class }()
+	close(proceed)
+	if class := <-known; class != budget.Unknown {
+		t.Errorf("it was sent, and is %v", class)
+	}
+	<-over
+	if served.Load() != 1 {
+		t.Errorf("served %d times", served.Load())
+	}
+	again, seen := Observe(t.Context())
+	if err := ask(again, client, "http://127.0.0.1:0"); err == nil {
+		t.Error("port 0 answers")
+	}
+	if class, phase := seen.Known(); class != budget.NotSent || phase != budget.PhaseConnect {
+		t.Errorf("it was not sent, and is %v (%s)", class, phase)
 	}
 }
 

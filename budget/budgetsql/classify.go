@@ -55,7 +55,9 @@ func Classify(err error) error {
 		return err
 	}
 	whole := *found
-	whole.Err = err
+	if whole.Err = err; budget.ClassOf(&whole) != whole.Class {
+		whole.Err = &otherCallsError{err}
+	}
 	return &whole
 }
 
