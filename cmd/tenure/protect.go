@@ -140,7 +140,7 @@ func (a *app) protectBy(ctx context.Context, l location, f protectFlags, p prote
 			return err
 		}
 		if !was {
-			return fmt.Errorf("%s: table %s is not protected; nothing was changed; `tenure protect --list` shows what is", l.shown, f.table)
+			return fmt.Errorf("table %s is not protected; nothing was changed; `tenure protect --list` shows what is", f.table)
 		}
 		if f.asJSON {
 			return a.printJSON(struct {
