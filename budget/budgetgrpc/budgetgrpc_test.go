@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -268,6 +270,48 @@ func TestBrokenConnection(t *testing.T) {
 	}
 	if n := w.calls.Load(); n != 2 {
 		t.Errorf("%d calls were served", n)
+	}
+}
+
+// TestHeadersAlone: a stream is begun by its headers. Nothing else needs to have been sent for the service to have acted.
+func TestHeadersAlone(t *testing.T) {
+	w := start(t, anyTime(), func(context.Context) error { return nil })
+	if err := w.check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(w.addr, append(DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/grpc.health.v1.Health/Watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server.Stop()
+	var known *budget.Error
+	if err := stream.RecvMsg(&grpc_health_v1.HealthCheckResponse{}); !errors.As(err, &known) || known.Class != budget.Unknown || known.Phase != budget.PhaseSending {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWhatAProxyAnswers: codes that gRPC makes of a proxy's HTTP status are not the service's own answer, and prove nothing.
+func TestWhatAProxyAnswers(t *testing.T) {
+	for code, want := range map[int]codes.Code{http.StatusForbidden: codes.PermissionDenied, http.StatusUnauthorized: codes.Unauthenticated, http.StatusNotFound: codes.Unimplemented, http.StatusServiceUnavailable: codes.Unavailable} {
+		proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+		proxy.Config.Protocols = new(http.Protocols)
+		proxy.Config.Protocols.SetUnencryptedHTTP2(true)
+		proxy.Start()
+		conn, err := grpc.NewClient(proxy.Listener.Addr().String(), append(DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		if status.Code(err) != want || budget.ClassOf(err) != budget.Unknown {
+			t.Errorf("%d: %v", code, err)
+		}
+		conn.Close()
+		proxy.Close()
 	}
 }
 

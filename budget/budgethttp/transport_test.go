@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -107,7 +108,12 @@ func TestWhatIsSent(t *testing.T) {
 			if len(header) != 3 || header.Get(budget.HeaderAttempt) != "9" || len(header[budget.HeaderRemaining]) != 2 {
 				t.Errorf("the caller's headers are changed: %v", header)
 			}
-			if resp, err := post(t.Context(), client, url, http.NoBody); err != nil || resp.Body.Close() != nil { // no deadline
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody) // no deadline, and no attempt of a Do
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header = header
+			if resp, err := client.Do(req); err != nil || resp.Body.Close() != nil {
 				t.Error(err)
 			} else if r := <-got; len(r.Header.Values(budget.HeaderRemaining))+len(r.Header.Values(budget.HeaderAttempt)) != 0 {
 				t.Errorf("nothing is known, and this is sent: %v", r.Header)
@@ -179,6 +185,36 @@ func TestAnotherRequestsClassIsNotThisOnes(t *testing.T) {
 		if budget.ClassOf(err) != budget.Unknown || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestKnownWaits: for a request that is under way, and not for ever.
+func TestKnownWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		class budget.Class
+	}{"soon": {500 * time.Millisecond, budget.NotSent}, "too late": {2 * time.Second, budget.Unknown}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, seen := Observe(t.Context())
+			transport := &Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+				httptrace.ContextClientTrace(r.Context()).GetConn("")
+				<-time.After(c.takes)
+				return nil, context.Canceled
+			})}
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				resp, err := transport.RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodPost, "http://x.test/", http.NoBody))
+				if err == nil {
+					resp.Body.Close()
+				}
+			}()
+			synctest.Wait()
+			if class, _ := seen.Known(); class != c.class {
+				t.Errorf("%s: %v", name, class)
+			}
+			<-over
+		})
 	}
 }
 
@@ -275,6 +311,12 @@ func TestRedirections(t *testing.T) {
 	}
 	if done.Load() != 10 {
 		t.Errorf("%d requests were served", done.Load())
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	code.Store(http.StatusSeeOther)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { cancel(); return nil }
+	if err := ask(gone, client, url+"/pay/gone"); budget.ClassOf(err) != budget.Unknown || !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled between the two: %v", err)
 	}
 }
 
