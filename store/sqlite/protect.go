@@ -30,6 +30,8 @@ func ProtectionGaps() []string {
 		"changes of the schema: DROP TABLE, DROP TRIGGER, ALTER TABLE, and a table that is made anew under the old name, as many migrations do (protect it again)",
 		"a connection that switches triggers off (SQLITE_DBCONFIG_ENABLE_TRIGGER; .dbconfig in the sqlite3 shell; a TEMP trigger of its own on the table that calls RAISE(IGNORE)) or writes the schema (PRAGMA writable_schema)",
 		"a trigger of the table's own, made later, that calls RAISE(IGNORE) after a write: those that refuse the row may then not be run (the list of protections finds it)",
+		"a connection without a rollback journal (PRAGMA journal_mode = OFF, which a program can choose while no other has the file open): a refused statement fails there, but what it had written stays",
+		"a unique index that is made later: what OR REPLACE deletes under it is not looked for (the list of protections finds it)",
 		"incremental blob I/O (sqlite3_blob_write): it fires no triggers; it cannot write columns that are in an index",
 		"a program that replaces the file, or restores another into it",
 		"a program that writes Tenure's own tables, or defines anew, on its connection, a function that the name expression calls",

@@ -113,18 +113,18 @@ func (t table) check() error {
 	return nil
 }
 
+// plain reports whether the key is over columns alone, and of all rows.
+func (k key) plain() bool {
+	return k.Partial == 0 && !slices.ContainsFunc(k.Parts, func(part keyPart) bool { return part.Name == nil })
+}
+
 // read returns the columns that a key depends on, what it is over, as SQL, and its condition, or "".
 func (t table) read(k key) (columns, items []string, where string, ok bool) {
-	plain := k.Partial == 0
-	for _, part := range k.Parts {
-		if part.Name == nil {
-			plain = false
-			continue
+	if k.plain() {
+		for _, part := range k.Parts {
+			columns = append(columns, *part.Name)
+			items = append(items, quote(*part.Name))
 		}
-		columns = append(columns, *part.Name)
-		items = append(items, quote(*part.Name))
-	}
-	if plain {
 		return columns, items, "", true
 	}
 	if k.SQL == nil {

@@ -62,9 +62,15 @@ func (g guard) create(kind, when, condition, body string) string {
 // nameOf is the name of the row OLD or NEW. The expression sees the columns that it speaks of, and nothing else.
 func (g guard) nameOf(row string) string {
 	if len(g.columns) == 0 {
-		return "(" + g.name + ")"
+		return "(SELECT " + g.named("") + ")"
 	}
-	return "(SELECT (" + g.name + ") FROM (SELECT " + g.aliased(row) + "))"
+	return "(SELECT " + g.named(" FROM (SELECT "+g.aliased(row)+")") + ")"
+}
+
+// named is what the expression gives, as a text. A number would be compared as one with the names that were presented, and 07 and 7.0,
+// which are other leases, would do for 7. Bytes stay what they are, and are no name.
+func (g guard) named(from string) string {
+	return "CASE typeof(x) WHEN 'blob' THEN x ELSE CAST(x AS TEXT) END AS n FROM (SELECT (" + g.name + ") AS x" + from + ")"
 }
 
 func (g guard) aliased(row string) string {
@@ -113,9 +119,9 @@ func (g guard) meet(condition string) string {
 		columns = g.aliased("o")
 	}
 	return fmt.Sprintf(`
-	SELECT RAISE(ABORT, %s) FROM (SELECT (%s) AS n FROM (SELECT %s FROM %s AS o WHERE %s)) AS r
+	SELECT RAISE(ABORT, %s) FROM (SELECT %s) AS r
 	WHERE NOT EXISTS (SELECT 1 FROM tenure_in_force AS h WHERE h.name COLLATE BINARY = r.n);`,
-		g.refusal(rowMet), g.name, columns, quote(g.table.Name), condition)
+		g.refusal(rowMet), g.named(" FROM (SELECT "+columns+" FROM "+quote(g.table.Name)+" AS o WHERE "+condition+")"))
 }
 
 // uniqueKey is a key as conditions on a row o that is there, and the rows OLD and NEW; and the columns that it depends on.
@@ -143,6 +149,9 @@ func (g guard) keys() []uniqueKey {
 		for i, c := range columns {
 			row[i] = g.coming(c) + " AS " + quote(c)
 			k.differs = append(k.differs, "NEW."+quote(c)+" COLLATE BINARY IS NOT OLD."+quote(c))
+			if !index.plain() { // an expression may tell values apart that compare as equal: 1 and 1.0
+				k.differs = append(k.differs, "typeof(NEW."+quote(c)+") IS NOT typeof(OLD."+quote(c)+")")
+			}
 		}
 		coming := func(expression string) string {
 			return "(SELECT (" + expression + ") FROM (SELECT " + strings.Join(row, ", ") + "))"
