@@ -44,24 +44,42 @@ const (
 	PhaseReading    Phase = "reading the answer"
 )
 
-// ClassOf is what is known of a call that failed with err: what a [*GaveUpError] or an [*Error] in its chain says; [NotSent] for an error that matches [ErrNoTime] or
-// [ErrThrottled]; [Unknown] for everything else, because an error that nobody has classified proves nothing. It is 0 for nil.
+// ClassOf is what is known of a call that failed with err: what the outermost [*Error] or [*GaveUpError] in its chain says, and where errors are
+// joined, the one that proves least; [NotSent] for an error that matches [ErrNoTime] or [ErrThrottled]; [Unknown] for everything else, because an
+// error that nobody has classified proves nothing. It is 0 for nil.
 func ClassOf(err error) Class {
 	if err == nil {
 		return 0
 	}
-	var gave *GaveUpError
-	if errors.As(err, &gave) {
-		return gave.Class
-	}
-	var e *Error
-	if errors.As(err, &e) && e.Class >= NotSent && e.Class <= Unknown {
-		return e.Class
+	if class := classIn(err); class != 0 {
+		return class
 	}
 	if errors.Is(err, ErrNoTime) || errors.Is(err, ErrThrottled) {
 		return NotSent
 	}
 	return Unknown
+}
+
+// classIn is the class that somebody has given err, or 0.
+func classIn(err error) (class Class) {
+	switch e := err.(type) { //nolint:errorlint // the outermost one decides, so the chain is walked here
+	case *GaveUpError:
+		return e.Class
+	case *Error:
+		if e.Class >= NotSent && e.Class <= Unknown {
+			return e.Class
+		}
+		return Unknown
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return classIn(inner)
+		}
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			class = max(class, classIn(one)) // they are in the order of what they leave open
+		}
+	}
+	return class
 }
 
 // pushBack is what the other side has asked for.

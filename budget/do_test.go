@@ -62,6 +62,24 @@ func TestWhatIsRepeated(t *testing.T) {
 	}
 }
 
+// TestTheOutermostClassDecides: what is known of an inner call is not known of the outer one, and of joined errors the one that proves least counts.
+func TestTheOutermostClassDecides(t *testing.T) {
+	gave := &GaveUpError{Why: ErrAttempts, Last: failing(NotSent), Real: errTest, Class: NotSent}
+	for name, c := range map[string]struct {
+		err  error
+		want Class
+	}{
+		"an error around a call that gave up": {&Error{Class: Unknown, Err: gave}, Unknown}, "a call that gave up": {fmt.Errorf("while paying: %w", gave), NotSent},
+		"joined": {errors.Join(failing(NotSent), failing(Unknown), errTest), Unknown}, "joined the other way": {errors.Join(failing(Unknown), failing(NotSent)), Unknown},
+		"with a kind": {fmt.Errorf("%w: %w", errTest, failing(Refused)), Refused}, "no class": {&Error{Err: errTest}, Unknown}, "nobody's": {errTest, Unknown}, "nil": {nil, 0},
+		"no time": {fmt.Errorf("x: %w", &NoTimeError{}), NotSent},
+	} {
+		if got := ClassOf(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestSuccessEndsIt: a later attempt may succeed, and its value is returned.
 func TestSuccessEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

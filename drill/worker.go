@@ -129,10 +129,11 @@ func (w *worker) open(ctx context.Context, change func(*worker)) error {
 
 // openStore opens the store, for the first time or again. No call is under way.
 func (w *worker) openStore(ctx context.Context) error {
-	var err error
-	if w.store, err = w.site.open(ctx); err != nil {
+	opened, err := w.site.open(ctx)
+	if err != nil { // what came with the error may be a nil of some type
 		return err
 	}
+	w.store = opened
 	w.net.Store = w.wrap(w.store)
 	return nil
 }
@@ -197,6 +198,7 @@ func (w *worker) do(ctx context.Context, c command) (reply, error) {
 		return w.step(ctx, c)
 	case opForeign:
 		return w.foreign(ctx, c)
+	case opServe: // of a service, not of a worker
 	}
 	return reply{}, fmt.Errorf("%w: unknown order %q", ErrProcess, c.Op)
 }
