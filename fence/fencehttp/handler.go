@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Options say how a handler is protected.
@@ -82,15 +84,17 @@ func (d *door) refuse(w http.ResponseWriter, r *http.Request, call Call, err err
 }
 
 // IsSafe reports whether a request asks for nothing to be changed: its method is GET, HEAD, OPTIONS or TRACE, it does not ask to become
-// a connection of another protocol, on which anything may be sent, and it carries no header that overrides the method.
+// a connection of another protocol, on which anything may be sent, and it carries no header that overrides the method, also
+// with underscores, which many servers do not tell from hyphens.
 func IsSafe(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 	default:
 		return false
 	}
-	for _, header := range []string{"Upgrade", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-		if len(r.Header.Values(header)) > 0 {
+	for header := range r.Header {
+		switch strings.ReplaceAll(strings.ToLower(header), "_", "-") {
+		case "upgrade", "x-http-method-override", "x-http-method", "x-method-override":
 			return false
 		}
 	}
@@ -101,8 +105,8 @@ func IsSafe(r *http.Request) bool {
 // segments, so that with 2 "/orders/7/items" is about "orders/7", and a path with fewer about all of itself. Requests that are not safe are protected (see [IsSafe]).
 //
 // One thing must have one name, else two owners could be at work on it. So a path that another spelling would name too is
-// refused, if a claim is sent or needed: escapes that need not be or that hide a separator, empty and dot segments, backslashes
-// and semicolons. That some servers ignore case, or a suffix, is not known here.
+// refused, if a claim is sent or needed: escapes that need not be or that hide a separator, empty and dot segments, backslashes,
+// semicolons, control characters, what is no UTF-8, and a target that is no path ("http:orders/7"). That some servers ignore case, or a suffix, is not known here.
 func PathResource(segments int) func(r *http.Request) (resource string, protected bool, err error) {
 	return func(r *http.Request) (string, bool, error) {
 		protected := !IsSafe(r)
@@ -110,10 +114,11 @@ func PathResource(segments int) func(r *http.Request) (resource string, protecte
 			return "", false, nil
 		}
 		clean := strings.TrimSuffix(r.URL.Path, "/")
-		if clean == "" {
+		if clean == "" && r.URL.Opaque == "" {
 			return "/", protected, nil
 		}
-		if r.URL.RawPath != "" || !strings.HasPrefix(clean, "/") || path.Clean(clean) != clean || strings.ContainsAny(clean, `\;`) {
+		if r.URL.RawPath != "" || !strings.HasPrefix(clean, "/") || path.Clean(clean) != clean || strings.ContainsAny(clean, `\;`) ||
+			!utf8.ValidString(clean) || strings.ContainsFunc(clean, unicode.IsControl) {
 			return "", protected, &ResourceError{Problem: "the path can be spelled in another way; send the plain one"}
 		}
 		parts := strings.Split(clean[1:], "/")

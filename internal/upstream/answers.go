@@ -31,8 +31,9 @@ func (g *Guard) failed(w http.ResponseWriter, r *http.Request, err error) {
 	level := g.c.Log.Warn
 	var p fencehttp.Problem
 	var op *net.OpError
+	var sent *sentError
 	switch {
-	case errors.As(err, &op) && op.Op == "dial":
+	case errors.As(err, &op) && op.Op == "dial" && !errors.As(err, &sent):
 		level = g.c.Log.Error
 		p = problem(http.StatusBadGateway, "upstream-not-reached", resource, "the service was not reached; nothing was passed on; try again")
 	case errors.Is(err, errTooLong), errors.Is(context.Cause(r.Context()), errTooLong):

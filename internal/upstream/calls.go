@@ -5,7 +5,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/fence/fencehttp"
@@ -93,7 +95,7 @@ func (c *calls) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	got := make(chan answer, 1)
 	go func() {
-		resp, err := c.base.RoundTrip(out) //nolint:bodyclose // relay and outlive close it
+		resp, err := noting{c.base}.RoundTrip(out) //nolint:bodyclose // relay and outlive close it
 		got <- answer{resp, err}
 	}()
 	select {
@@ -159,4 +161,19 @@ func (k *call) relay(ctx context.Context, body io.ReadCloser) io.ReadCloser {
 		_ = body.Close()
 	}()
 	return pr
+}
+
+// noting notes in the error of a request whether anything of it was sent. Where a client says that it may (Idempotency-Key), and for
+// reads, the transport sends a request again when its connection broke: that the second did not reach the service tells nothing of the first.
+type noting struct{ base http.RoundTripper }
+
+// RoundTrip is part of [http.RoundTripper].
+func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
+	var sent atomic.Bool
+	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
+	resp, err := n.base.RoundTrip(r.WithContext(ctx))
+	if err != nil && sent.Load() {
+		err = &sentError{err}
+	}
+	return resp, err
 }

@@ -30,3 +30,12 @@ func (e *leftBehindError) Error() string {
 
 // Is makes the error match [ErrLeftBehind].
 func (e *leftBehindError) Is(target error) bool { return target == ErrLeftBehind }
+
+// sentError is the error of a request of which something may have been sent.
+type sentError struct{ err error }
+
+// Error is the error's own.
+func (e *sentError) Error() string { return e.err.Error() }
+
+// Unwrap is the error.
+func (e *sentError) Unwrap() error { return e.err }

@@ -88,8 +88,8 @@ func build(c Config, outlive bool) (*Guard, error) {
 	g := &Guard{c: c, calls: newCalls(c.GiveUp, c.Log)}
 	base := newTransport()
 	g.calls.base = base
-	g.plain = g.proxy(base)
-	var through http.RoundTripper = base
+	g.plain = g.proxy(noting{base})
+	var through http.RoundTripper = noting{base}
 	if outlive {
 		through = g.calls
 	}
@@ -135,19 +135,29 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.answer(w, r, fencehttp.ProblemOf("", err))
 	case r.Method == http.MethodConnect:
 		g.answer(w, r, problem(http.StatusMethodNotAllowed, "connect", "", "this is no proxy to other hosts; nothing was passed on"))
-	case !a.protected && len(r.Header.Values(fencehttp.ClaimHeader)) == 0:
+	case !a.protected && len(r.Header.Values(fencehttp.ClaimHeader)) == 0 && upgradesWithin(r):
 		g.plain.ServeHTTP(w, r)
-	case len(r.Header.Values("Upgrade")) > 0:
+	case len(valuesOf(r.Header, "Upgrade")) > 0:
 		g.answer(w, r, problem(http.StatusNotImplemented, "upgrade", a.resource,
-			"on a connection of another protocol no claim can be checked, so none to a protected resource is opened; nothing was passed on"))
+			"on a connection of another protocol no claim can be checked, so none is opened to a protected resource, and none on which any resource can be asked for; nothing was passed on"))
 	default:
 		g.checked(w, r.WithContext(context.WithValue(r.Context(), aboutKey{}, a)))
 	}
 }
 
+// upgradesWithin reports whether the connection that a request asks for, if any, stays with the path of the request. That of a websocket
+// does; on one of another HTTP (h2c) any request can be sent.
+func upgradesWithin(r *http.Request) bool {
+	to := valuesOf(r.Header, "Upgrade")
+	return len(to) == 0 || len(to) == 1 && strings.EqualFold(to[0], "websocket")
+}
+
 // about finds out what a request is about. A path that can be spelled in another way is an error also where it seems
 // not to be protected, because the service may take it for one that is.
 func (g *Guard) about(r *http.Request) (about, error) {
+	if r.URL.Opaque != "" { // PUT http:http://host/orders/7: it has no path here, and would have one at the service
+		return about{}, &fencehttp.ResourceError{Problem: "the target of the request is no path; send the plain one"}
+	}
 	onPath, protected, err := fencehttp.PathResource(0)(r)
 	if err != nil {
 		return about{}, err
@@ -206,6 +216,11 @@ func (g *Guard) proxy(through http.RoundTripper) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(g.c.Upstream)
+			for header := range p.Out.Header { // some services go by these, and not by the path that was checked
+				if sameHeader(header, "X-Original-Url") || sameHeader(header, "X-Rewrite-Url") {
+					delete(p.Out.Header, header)
+				}
+			}
 			p.Out.URL.RawQuery = p.In.URL.RawQuery // nothing is decided by it here, so it stays as it came
 			if g.c.TrustForwarded {
 				for _, header := range []string{"X-Forwarded-For", "Forwarded"} {

@@ -45,12 +45,34 @@ func (r Rule) resource(req *http.Request) (string, error) {
 	case r.fixed != "":
 		return r.fixed, nil
 	case r.header != "":
-		values := req.Header.Values(r.header)
-		if len(values) != 1 || values[0] == "" {
+		values := valuesOf(req.Header, r.header)
+		if len(values) != 1 || values[0] == "" || len(req.Header.Values(r.header)) != 1 {
 			return "", &fencehttp.ResourceError{Problem: "the header " + r.header + " must name it, once"}
+		}
+		for _, listed := range valuesOf(req.Header, "Connection") {
+			for one := range strings.SplitSeq(listed, ",") {
+				if sameHeader(strings.TrimSpace(one), r.header) {
+					return "", &fencehttp.ResourceError{Problem: "the header " + r.header + " names it, and Connection asks for it not to be passed on"}
+				}
+			}
 		}
 		return values[0], nil
 	}
 	resource, _, err := fencehttp.PathResource(r.segments)(req)
 	return resource, err
+}
+
+// sameHeader reports whether a service may take one header for the other: many do not tell underscores from hyphens.
+func sameHeader(a, b string) bool {
+	return strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
+}
+
+// valuesOf are all that a service may take for the header's values.
+func valuesOf(h http.Header, name string) (all []string) {
+	for key, values := range h {
+		if sameHeader(key, name) {
+			all = append(all, values...)
+		}
+	}
+	return all
 }
