@@ -119,7 +119,9 @@ func (h *held) replace(claim fence.Claim, decide rule, data []byte) error {
 		err = h.put(state{Marks: marks, Before: h.now, After: after})
 	}
 	if err == nil {
-		err = f.p.rename(f.path+newSuffix, f.path)
+		if err = f.p.rename(f.path+newSuffix, f.path); err != nil {
+			return h.notRenamed(err, after)
+		}
 	}
 	if err != nil {
 		return errors.Join(err, f.dropNew())
@@ -135,6 +137,16 @@ func (h *held) replace(claim fence.Claim, decide rule, data []byte) error {
 	}
 	h.done(after)
 	return nil
+}
+
+// notRenamed is the error of a rename. It may have come to pass all the same: a server's answer can be lost.
+func (h *held) notRenamed(err error, after content) error {
+	now, file, lookErr := h.f.observe()
+	lookErr = errors.Join(lookErr, closeIf(file))
+	if lookErr != nil || now == after {
+		return unknown(errors.Join(err, lookErr))
+	}
+	return errors.Join(err, h.f.dropNew())
 }
 
 // prepare writes the new content, durably, under the name that only whoever has the lock uses.

@@ -278,6 +278,10 @@ func TestFailures(t *testing.T) {
 			func(f *File) error { return f.Replace(ctx(), claim(7), []byte("seven")) }, ErrUnknown, "seven"},
 		{"rename fails", func(p *parts) { p.rename = func(string, string) error { return broken } },
 			func(f *File) error { return f.Replace(ctx(), claim(7), []byte("seven")) }, ErrIO, "five"},
+		{"renamed, and an error", func(p *parts) {
+			rename := p.rename
+			p.rename = func(from, to string) error { return errors.Join(rename(from, to), broken) }
+		}, func(f *File) error { return f.Replace(ctx(), claim(7), []byte("seven")) }, ErrUnknown, "seven"},
 		{"append not durable, and cut off", func(p *parts) { p.sync = failOnce(p.sync, broken) },
 			func(f *File) error { return f.Append(ctx(), claim(7), []byte("+")) }, ErrIO, "five"},
 		{"append not durable, nor cut off", func(p *parts) {
