@@ -1,8 +1,10 @@
 package file
 
 import (
+	"context"
 	"errors"
 	"os"
+	"time"
 
 	"github.com/tenure-go/tenure/fence"
 )
@@ -13,8 +15,8 @@ type parts struct {
 	disk
 	admit, enter func(fence.Mark, fence.Claim) (fence.Mark, error)
 
-	// lock takes one of the side file's locks, or reports false where it may not wait and another has it.
-	lock     func(side *os.File, which int, wait bool) (bool, error)
+	// lock takes one of the side file's locks, or reports false where another has it.
+	lock     func(side *os.File, which int) (bool, error)
 	unlock   func(side *os.File, which int) error
 	kindOfFS func(folder string) (fileSystem, error)
 	// mountedAlone reports whether a file, if it exists, is a mount of its own in its folder.
@@ -63,20 +65,43 @@ const (
 	lockMain        // held by whoever reads or changes the content or the state
 )
 
-// wait takes the main lock. It cannot be interrupted.
-func (p *parts) wait(side *os.File) error {
-	if _, err := p.lock(side, lockNext, true); err != nil {
-		return err
+// How often a lock is asked for that another has: doubling from the first to the last.
+const (
+	askFirst = 100 * time.Microsecond
+	askLast  = 5 * time.Millisecond
+)
+
+// wait takes the main lock, or returns false when ctx ends. It asks again and again: a file lock that the system waits for cannot be given up,
+// and each caller that had gone would leave a thread behind for as long as a stopped process has the lock.
+func (p *parts) wait(ctx context.Context, side *os.File) (bool, error) {
+	if had, err := p.ask(ctx, side, lockNext); !had || err != nil {
+		return false, err
 	}
-	_, err := p.lock(side, lockMain, true)
-	return errors.Join(err, p.unlock(side, lockNext))
+	had, err := p.ask(ctx, side, lockMain)
+	return had, errors.Join(err, p.unlock(side, lockNext))
+}
+
+func (p *parts) ask(ctx context.Context, side *os.File, which int) (bool, error) {
+	timer := time.NewTimer(askFirst)
+	defer timer.Stop()
+	for pause := askFirst; ; pause = min(2*pause, askLast) {
+		if had, err := p.lock(side, which); had || err != nil {
+			return had, err
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
 }
 
 // try takes the main lock if nobody has it and nobody is next.
 func (p *parts) try(side *os.File) (bool, error) {
-	if free, err := p.lock(side, lockNext, false); !free || err != nil {
+	if free, err := p.lock(side, lockNext); !free || err != nil {
 		return false, err
 	}
-	had, err := p.lock(side, lockMain, false)
+	had, err := p.lock(side, lockMain)
 	return had, errors.Join(err, p.unlock(side, lockNext))
 }

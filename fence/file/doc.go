@@ -23,7 +23,8 @@
 //     file has a random name of its own inside, and its states are numbered: a File that has used it notices another one, or an older copy ([ErrReplaced]).
 //
 // What it does not do. The mark notices no expiry: see package fence. Programs that open the file by other means are not
-// stopped, and what they append or rename is noticed, not what they change in place; a reader among them may see the
+// stopped, and what they append or rename is noticed, not what they change in place (but within what was appended last: that is taken for an
+// append that crashed, and cut off); a reader among them may see the
 // tail of an append that is under way. A process that is stopped inside an operation keeps all others waiting, each for as long as its context
 // lets it ([ErrBusy] says who); a killed one does not. Access lists and extended attributes are not carried over by Replace.
 // FILE and FILE.fence belong together: who deletes both, or restores both from a copy, has taken the mark back. One kernel's

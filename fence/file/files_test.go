@@ -238,7 +238,7 @@ func TestUnreliable(t *testing.T) {
 	distantly := func(p *parts) {
 		p.kindOfFS = func(string) (fileSystem, error) { return fileSystem{distant: "a network's"}, nil }
 	}
-	everybody := func(p *parts) { p.lock = func(*os.File, int, bool) (bool, error) { return true, nil } }
+	everybody := func(p *parts) { p.lock = func(*os.File, int) (bool, error) { return true, nil } }
 	for _, c := range []struct {
 		what   string
 		o      Options

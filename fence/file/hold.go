@@ -38,9 +38,6 @@ func (f *File) run(ctx context.Context, op string, fn func(*held) error) error {
 }
 
 // hold waits for the lock until ctx ends.
-//
-// A file lock that is waited for cannot be given up. So the wait that ctx ended goes on without its caller and passes the lock
-// on when it comes. It keeps this File's turn meanwhile: at most one goroutine of a File waits so, and nobody else of the File would have had the lock sooner.
 func (f *File) hold(ctx context.Context) (*held, error) {
 	select {
 	case f.turn <- struct{}{}:
@@ -58,20 +55,8 @@ func (f *File) hold(ctx context.Context) (*held, error) {
 	}
 	had, err := f.p.try(h.side)
 	if err == nil && !had {
-		entered := make(chan error, 1)
-		go func() { entered <- f.p.wait(h.side) }()
-		select {
-		case err = <-entered:
-		case <-ctx.Done():
-			err := f.busy(ctx)
-			go func() {
-				if <-entered == nil {
-					h.release()
-					return
-				}
-				h.drop()
-			}()
-			return nil, err
+		if had, err = f.p.wait(ctx, h.side); err == nil && !had {
+			err = f.busy(ctx)
 		}
 	}
 	if err != nil {
@@ -268,7 +253,7 @@ func (h *held) probe() error {
 	if err != nil {
 		return err
 	}
-	had, err := h.f.p.lock(second, lockMain, false)
+	had, err := h.f.p.lock(second, lockMain)
 	if had {
 		_ = h.f.p.unlock(second, lockMain) // closing does it too
 	}

@@ -9,20 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockByte takes the one lock that there is: flock knows no ranges, so nobody is next, and a busy process may starve others.
-func lockByte(side *os.File, which int, wait bool) (bool, error) {
+// lockByte takes the one lock that there is, if nobody has it: flock knows no ranges, so nobody is next, and a busy process may starve others.
+func lockByte(side *os.File, which int) (bool, error) {
 	if which != lockMain {
 		return true, nil
 	}
-	how := unix.LOCK_EX
-	if !wait {
-		how |= unix.LOCK_NB
-	}
 	for {
-		err := unix.Flock(int(side.Fd()), how)
+		err := unix.Flock(int(side.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case !wait && errors.Is(err, unix.EWOULDBLOCK):
+		case errors.Is(err, unix.EWOULDBLOCK):
 			return false, nil
 		default:
 			return err == nil, err

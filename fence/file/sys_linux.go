@@ -13,18 +13,14 @@ import (
 // lockOffset is far behind the content of the side file.
 const lockOffset = 1 << 40
 
-// lockByte takes a lock of the open file description: it belongs to this open file and to no process, so goroutines exclude each
+// lockByte takes a lock, if nobody has it, of the open file description: it belongs to this open file and to no process, so goroutines exclude each
 // other too, and closing another descriptor of the side file drops nothing.
-func lockByte(side *os.File, which int, wait bool) (bool, error) {
-	cmd := unix.F_OFD_SETLK
-	if wait {
-		cmd = unix.F_OFD_SETLKW
-	}
+func lockByte(side *os.File, which int) (bool, error) {
 	for {
-		err := setLock(side, cmd, which, unix.F_WRLCK)
+		err := setLock(side, which, unix.F_WRLCK)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case !wait && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)):
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
 			return false, nil
 		default:
 			return err == nil, err
@@ -33,12 +29,12 @@ func lockByte(side *os.File, which int, wait bool) (bool, error) {
 }
 
 func unlockByte(side *os.File, which int) error {
-	return setLock(side, unix.F_OFD_SETLK, which, unix.F_UNLCK)
+	return setLock(side, which, unix.F_UNLCK)
 }
 
-func setLock(side *os.File, cmd, which int, kind int16) error {
+func setLock(side *os.File, which int, kind int16) error {
 	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: lockOffset + int64(which), Len: 1}
-	return unix.FcntlFlock(side.Fd(), cmd, &lock)
+	return unix.FcntlFlock(side.Fd(), unix.F_OFD_SETLK, &lock)
 }
 
 // distantFS names the file systems whose locks may be those of one machine while its files are those of many.

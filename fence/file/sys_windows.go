@@ -17,15 +17,12 @@ const (
 // lockOffsetHigh puts the locked bytes 4 GiB times this behind the content: locks are mandatory here.
 const lockOffsetHigh = 1 << 8
 
-// lockByte locks a byte of the open file, which excludes other open files, of the same process too.
-func lockByte(side *os.File, which int, wait bool) (bool, error) {
-	flags := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
-	if !wait {
-		flags |= windows.LOCKFILE_FAIL_IMMEDIATELY
-	}
+// lockByte locks a byte of the open file, if nobody has, which excludes other open files, of the same process too.
+func lockByte(side *os.File, which int) (bool, error) {
+	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	at := windows.Overlapped{Offset: uint32(which), OffsetHigh: lockOffsetHigh}
 	err := windows.LockFileEx(windows.Handle(side.Fd()), flags, 0, 1, 0, &at)
-	if !wait && (errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING)) {
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return false, nil
 	}
 	return err == nil, err

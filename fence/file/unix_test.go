@@ -3,12 +3,16 @@
 package file
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -166,7 +170,7 @@ func TestNoLocksNoSync(t *testing.T) {
 		change func(*parts)
 		kind   error
 	}{
-		"locks that are not implemented": {func(p *parts) { p.lock = func(*os.File, int, bool) (bool, error) { return false, unix.ENOLCK } }, ErrNoLocks},
+		"locks that are not implemented": {func(p *parts) { p.lock = func(*os.File, int) (bool, error) { return false, unix.ENOLCK } }, ErrNoLocks},
 		"a folder that takes no fsync":   {func(p *parts) { p.syncFolder = func(string) error { return unix.EINVAL } }, ErrNoSync},
 		"a disk that fails":              {func(p *parts) { p.syncFolder = func(string) error { return unix.EIO } }, ErrIO},
 		"a full disk":                    {func(p *parts) { p.sync = func(*os.File) error { return unix.ENOSPC } }, ErrFull},
@@ -178,4 +182,46 @@ func TestNoLocksNoSync(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, c.kind)
 		}
 	}
+}
+
+// TestGoneWaitersLeaveNothing: callers who stop waiting for a lock that somebody keeps leave neither a lock nor a goroutine behind.
+func TestGoneWaitersLeaveNothing(t *testing.T) {
+	path, f := written(t)
+	entered, end := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- f.Update(context.WithoutCancel(t.Context()), claim(7), func(old []byte) ([]byte, error) {
+			close(entered)
+			<-end
+			return old, nil
+		})
+	}()
+	<-entered
+	before := runtime.NumGoroutine()
+	var locks atomic.Int64
+	p := realParts()
+	lock, unlock := p.lock, p.unlock
+	p.lock = func(side *os.File, which int) (bool, error) {
+		had, err := lock(side, which)
+		if had {
+			locks.Add(1)
+		}
+		return had, err
+	}
+	p.unlock = func(side *os.File, which int) error { locks.Add(-1); return unlock(side, which) }
+	for range 50 {
+		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if _, err := open(soon, path, Options{}, p); !errors.Is(err, ErrBusy) {
+			t.Errorf("opened while another has the lock: %v", err)
+		}
+		cancel()
+	}
+	if n := locks.Load(); n != 0 {
+		t.Errorf("%d locks are left", n)
+	}
+	if n := runtime.NumGoroutine() - before; n > 5 { // those of a timer may be about to end
+		t.Errorf("%d goroutines are left", n)
+	}
+	close(end)
+	must(t, <-done)
 }
