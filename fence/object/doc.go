@@ -29,7 +29,8 @@
 // It is the high-water rule with its limits: it notices no expiry, and a former holder is accepted until its successor has touched the
 // object. Who reads before writing uses [Update], or [Enter]s first.
 //
-// The mark is the object. Who deletes it by other means (a lifecycle rule, a person) deletes the mark with it; [Delete] keeps it. Who
+// The mark is the object. Who deletes it by other means (a lifecycle rule, a person) deletes the mark with it; [Delete] keeps it. In a bucket that
+// keeps versions, who deletes the latest one makes the one before it the object again, with its older mark and its ETag: a PUT that had failed can succeed. Who
 // overwrites it by other means is not stopped, but noticed: the object has no such line then, and all writes here are refused with a
 // [*FormatError] until [Adopt]. A bucket policy that denies PUTs without a condition (s3:if-match, where the store knows it) stops that too.
 // An object belongs to the authority and the name whose claim first wrote it.
