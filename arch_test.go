@@ -45,6 +45,7 @@ func importTable() []importRow {
 		{"internal/testdb/pgserver", []string{"github.com/jackc/pgx/v5"},
 			"a leaf without testing in it: a drill builds the servers that it fails over at run time"},
 		{"internal/testdb/s3gateway", nil, "for test files alone: it builds and starts the S3 server of the module internal/testdb/s3"},
+		{"operation", []string{"fence"}, "the rules of recorded outcomes; stores apply them"},
 		{"lease", []string{"fence", "internal/clock"},
 			"the contract; whoever implements or uses it brings no driver along"},
 		{"lease/leasetest", []string{"fence", "lease"},
