@@ -57,8 +57,12 @@ func Start(ctx context.Context, total time.Duration, options ...Option) (*Budget
 	if deadline, ok := ctx.Deadline(); ok {
 		b.total = min(total, deadline.Sub(b.begun))
 	}
-	if err := ctx.Err(); err != nil || b.total <= b.reserve {
-		return nil, &NoTimeError{What: b.name, Needs: b.reserve + 1, Left: b.total - b.reserve, Reserve: b.reserve}
+	left := b.total - b.reserve
+	if ctx.Err() != nil {
+		left = 0
+	}
+	if left <= 0 {
+		return nil, &NoTimeError{What: b.name, Needs: 1, Left: left, Reserve: b.reserve}
 	}
 	b.entries = b.first[:0]
 	ctx, b.cancel = context.WithTimeout(ctx, b.total)
@@ -140,7 +144,7 @@ func (t Try) check() error {
 // Attempt is a context for one attempt: it ends with ctx, after the attempt's timeout, and before the budget's reserve. done records how it went, for
 // [Budget.Explain], and ends the context; it is called once, with the attempt's error or nil.
 //
-// Attempt returns an error matching [ErrNoTime] if the minimum does not fit, one matching [ErrInvalid] for a Try that makes no sense, and the cause of ctx if
+// Attempt returns an error matching [ErrNoTime] if the minimum does not fit, before the reserve or before ctx's own deadline, one matching [ErrInvalid] for a Try that makes no sense, and the cause of ctx if
 // that has ended. Nothing was started then.
 func (b *Budget) Attempt(ctx context.Context, t Try) (attempt context.Context, done func(error), err error) {
 	within, at, err := b.fits(ctx, t)
@@ -163,7 +167,7 @@ func (b *Budget) fits(ctx context.Context, t Try) (within, at time.Duration, err
 		return 0, 0, context.Cause(ctx)
 	}
 	at = b.spent()
-	within = b.total - b.reserve - at
+	within = b.left(ctx, at)
 	if needs := t.minimum(); within < needs {
 		err := &NoTimeError{What: named("an attempt", t.Name), Needs: needs, Left: within, Reserve: b.reserve}
 		b.note(Entry{Kind: KindNotStarted, Name: t.Name, At: at, Allowed: max(0, within), Err: err})
@@ -173,6 +177,18 @@ func (b *Budget) fits(ctx context.Context, t Try) (within, at time.Duration, err
 		within = min(within, t.Timeout)
 	}
 	return within, at, nil
+}
+
+// left is what something under ctx may take at that time of the budget: up to the reserve, or to ctx's own deadline where that is sooner, as it is in an attempt of another call.
+func (b *Budget) left(ctx context.Context, at time.Duration) time.Duration {
+	left := b.total - b.reserve - at
+	if ctx == b.ctx { // it ends later than that
+		return left
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		left = min(left, deadline.Sub(b.begun)-at)
+	}
+	return left
 }
 
 func named(what, name string) string {

@@ -45,7 +45,7 @@ const (
 )
 
 // ClassOf is what is known of a call that failed with err: what the outermost [*Error] or [*GaveUpError] in its chain says, and where errors are
-// joined, the one that proves least; [NotSent] for an error that matches [ErrNoTime] or [ErrThrottled]; [Unknown] for everything else, because an
+// joined, the one that proves least of those that say something, because an error without a class beside one that has one is taken for its kind; [NotSent] for an error that matches [ErrNoTime] or [ErrThrottled]; [Unknown] for everything else, because an
 // error that nobody has classified proves nothing. It is 0 for nil.
 func ClassOf(err error) Class {
 	if err == nil {

@@ -22,7 +22,7 @@ type Policy struct {
 	Base, Most time.Duration
 	// Throttle bounds what is repeated towards Name by everybody who shares it; nil: nothing does.
 	Throttle *Throttle
-	// Classify says what is known of a call that failed; nil: [ClassOf].
+	// Classify says what is known of a call that failed; nil: [ClassOf]. What is none of the classes is [Unknown].
 	Classify func(error) Class
 }
 
@@ -31,6 +31,7 @@ const (
 	maxAttempts     = 100
 	defaultBase     = 100 * time.Millisecond
 	defaultMost     = 10 * time.Second
+	maxPause        = maxTotal // longer does not fit into any budget
 )
 
 func (p *Policy) attempts() int {
@@ -62,7 +63,7 @@ func (p *Policy) pause(n int) time.Duration {
 	if shift := n - 1; shift < 62 && base <= math.MaxInt64>>shift { // else it would overflow, and is the most
 		most = min(most, base<<shift)
 	}
-	return rand.N(most + 1)
+	return rand.N(min(most, maxPause) + 1)
 }
 
 // attemptContext tells what is sent which attempt it is.
@@ -90,7 +91,7 @@ func AttemptNumber(ctx context.Context) int {
 //
 // An attempt is repeated if it was certainly not sent, if it was refused with the mark that another may pass, or if its outcome is unknown and the
 // policy says Idempotent. It is not if the other side asks for that, if it was a Do of its own that gave up, if the throttle is empty, if the pause (the other
-// side's wish where that is longer) and the minimum of another attempt do not fit before the reserve, or if ctx has ended.
+// side's wish where that is longer) and the minimum of another attempt do not fit before the reserve and before ctx's own deadline, or if ctx has ended.
 //
 // Do returns nil, fn's success; before the first attempt an error matching [ErrNoTime] or [ErrInvalid], or ctx's cause, and nothing was started; after it a
 // [*GaveUpError], which matches whatever the last attempt's error matches and knows its class. fn's context ends with its attempt, and fn must heed it: Do waits
@@ -165,10 +166,13 @@ func (b *Budget) one(ctx context.Context, p *Policy, n int, within, at time.Dura
 }
 
 func (p *Policy) class(err error) Class {
-	if p.Classify != nil {
-		return p.Classify(err)
+	if p.Classify == nil {
+		return ClassOf(err)
 	}
-	return ClassOf(err)
+	if class := p.Classify(err); class >= NotSent && class <= Unknown {
+		return class
+	}
+	return Unknown
 }
 
 // mayRepeat says why the failure of an attempt forbids another one, or nil.
@@ -207,7 +211,7 @@ func (b *Budget) again(ctx context.Context, p *Policy, n int, failed error) erro
 	}
 	asked, _ := pushBack(failed)
 	pause := max(p.pause(n), asked)
-	if needs, left := p.minimum(), b.Remaining(); left-pause < needs { // pause + needs may overflow
+	if needs, left := p.minimum(), max(0, b.left(ctx, b.spent())); left-pause < needs { // pause + needs may overflow
 		why := &NoTimeError{What: named("another attempt", p.Name), Needs: needs, Left: left - pause, Reserve: b.reserve}
 		if pause >= time.Millisecond {
 			why.What += fmt.Sprintf(" after a pause of %v", short(pause))

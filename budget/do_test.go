@@ -47,6 +47,7 @@ func TestWhatIsRepeated(t *testing.T) {
 		"the other side asks for peace": {Policy{Idempotent: true}, &Error{Class: NotSent, NoRetry: true, Err: errTest}, 1, ErrNotRepeated, NotSent},
 		"it was repeated below":         {Policy{Idempotent: true}, &GaveUpError{Why: ErrAttempts, Last: failing(NotSent), Class: NotSent, Attempts: 3}, 1, ErrNotRepeated, NotSent},
 		"classified by the policy":      {Policy{Classify: func(error) Class { return NotSent }}, errTest, 3, ErrAttempts, NotSent},
+		"classified as nothing":         {Policy{Classify: func(error) Class { return 0 }}, errTest, 1, ErrNotRepeated, Unknown},
 		"more attempts":                 {Policy{Attempts: 7}, failing(NotSent), 7, ErrAttempts, NotSent},
 		"one attempt":                   {Policy{Attempts: 1}, failing(NotSent), 1, ErrAttempts, NotSent},
 	} {
@@ -150,7 +151,7 @@ func TestCallerEndsWaiting(t *testing.T) {
 
 // TestPausesSaturate: they grow up to the most, whatever the number of attempts, and are spread over all of it.
 func TestPausesSaturate(t *testing.T) {
-	for _, p := range []Policy{{}, {Base: time.Second}, {Base: math.MaxInt64 / 2, Most: math.MaxInt64 - 1}, {Base: time.Hour}, {Base: 1, Most: 1}} {
+	for _, p := range []Policy{{}, {Base: time.Second}, {Base: math.MaxInt64 / 2, Most: math.MaxInt64 - 1}, {Base: time.Hour}, {Base: 1, Most: 1}, {Base: math.MaxInt64}, {Most: math.MaxInt64}} {
 		for _, n := range []int{1, 2, 10, 62, 63, 64, 65, 1000} {
 			most := p.Most
 			if most == 0 {

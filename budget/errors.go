@@ -36,7 +36,7 @@ func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 type NoTimeError struct {
 	What    string        // an attempt, a pause before one, or a part of a budget
 	Needs   time.Duration // at least
-	Left    time.Duration // before the reserve; 0 if nothing is
+	Left    time.Duration // before the reserve, or before the end of the context that it was to run under where that is sooner; 0 or less if nothing is
 	Reserve time.Duration // kept for answering and asking
 }
 

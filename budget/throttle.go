@@ -10,9 +10,10 @@ import (
 // throttling of retries in gRPC's proposal A6 and in the SDKs of AWS). One is shared by all of a process that call the same destinations. Safe for concurrent use. A nil
 // Throttle bounds nothing.
 type Throttle struct {
-	o  ThrottleOptions
-	mu sync.Mutex
-	to map[string]*int
+	o    ThrottleOptions
+	mu   sync.Mutex
+	to   map[string]*int // those that are not full: a full bucket is as good as none
+	rest *int            // of the destinations beyond those; nil: full
 }
 
 // ThrottleOptions are the numbers of a [Throttle]; 0 is the default of each.
@@ -21,7 +22,7 @@ type ThrottleOptions struct {
 	Repeat  int // what a repetition takes; 5
 	Timeout int // what it takes after an attempt that timed out; 10
 	Success int // what a success gives back; 1
-	// Destinations is how many are kept apart; 10,000. Those beyond it share one bucket.
+	// Destinations is how many are kept apart, of those whose bucket is not full; 10,000. Those beyond it share one bucket.
 	Destinations int
 }
 
@@ -51,13 +52,12 @@ func (t *Throttle) bucketLocked(name string) *int {
 		return left
 	}
 	if len(t.to) >= t.o.Destinations {
-		name = "" // shared
-		if left := t.to[name]; left != nil {
-			return left
+		if t.rest == nil {
+			t.rest = new(t.o.Tokens)
 		}
+		return t.rest
 	}
-	left := new(int)
-	*left = t.o.Tokens
+	left := new(t.o.Tokens)
 	t.to[name] = left
 	return left
 }
@@ -81,19 +81,25 @@ func (t *Throttle) allow(name string, timedOut bool) bool {
 	return true
 }
 
-// succeeded gives back, up to a full bucket. A destination that has never been repeated has no bucket, and needs none.
+// succeeded gives back, up to a full bucket. A destination that has none needs none, unless it is one of those that share.
 func (t *Throttle) succeeded(name string) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	left := t.to[name]
-	if left == nil {
-		left = t.to[""]
+	left, own := t.to[name]
+	if !own {
+		left = t.rest
 	}
-	if left != nil {
-		*left = min(t.o.Tokens, *left+t.o.Success)
+	switch {
+	case left == nil:
+	case *left < t.o.Tokens-t.o.Success:
+		*left += t.o.Success
+	case own:
+		delete(t.to, name)
+	default:
+		t.rest = nil
 	}
 }
 
@@ -106,6 +112,9 @@ func (t *Throttle) Left(name string) int {
 	defer t.mu.Unlock()
 	if left := t.to[name]; left != nil {
 		return *left
+	}
+	if t.rest != nil && len(t.to) >= t.o.Destinations {
+		return *t.rest
 	}
 	return t.o.Tokens
 }
