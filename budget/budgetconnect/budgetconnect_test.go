@@ -302,7 +302,7 @@ func TestAnswers(t *testing.T) {
 			after time.Duration
 		}{
 			"invalid": {bare(connect.CodeInvalidArgument), budget.Refused, false, 0}, "unavailable": {bare(connect.CodeUnavailable), budget.Unknown, false, 0},
-			"until later": {withRetryInfo(connect.CodeUnavailable, time.Second), budget.Refused, true, time.Second}, "exhausted": {bare(connect.CodeResourceExhausted), budget.Refused, false, 0},
+			"until later": {withRetryInfo(connect.CodeUnavailable, time.Second), budget.Refused, true, time.Second}, "exhausted": {bare(connect.CodeResourceExhausted), budget.Unknown, false, 0},
 			"internal": {bare(connect.CodeInternal), budget.Unknown, false, 0}, "anything": {errors.New("x"), budget.Unknown, false, 0}, "the handler's deadline": {bare(connect.CodeDeadlineExceeded), budget.Unknown, false, 0},
 		} {
 			answer = c.err

@@ -18,7 +18,7 @@ import (
 // as. It belongs innermost: behind other interceptors. Calls that are served it leaves alone. Safe for concurrent use.
 //
 // A call with less than a millisecond left is not sent, with an error matching [budget.ErrNoTime]. What a [budgethttp.Transport] below says of the request counts, then the service's own answer: codes by which
-// handlers refuse are a refusal; resource_exhausted and unavailable with a RetryInfo are one that another attempt may find otherwise. Whatever Connect's client made up is
+// handlers refuse are a refusal; resource_exhausted and unavailable with a RetryInfo are one that another attempt may find otherwise, and without it prove nothing. Whatever Connect's client made up is
 // [budget.Unknown], and so is everything after a message of the answer. Errors of a stream come classified from each of its methods; those that are io.EOF stay what they are.
 func NewClient() connect.Interceptor { return client{} }
 

@@ -218,7 +218,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		"invalid": {status.Error(codes.InvalidArgument, "x"), budget.Refused, false, 0}, "not found": {status.Error(codes.NotFound, "x"), budget.Refused, false, 0},
 		"unavailable": {status.Error(codes.Unavailable, "x"), budget.Unknown, false, 0}, "until later": {withRetryInfo(codes.Unavailable, time.Second), budget.Refused, true, time.Second},
-		"exhausted": {status.Error(codes.ResourceExhausted, "x"), budget.Refused, false, 0}, "exhausted, until later": {withRetryInfo(codes.ResourceExhausted, 2*time.Second), budget.Refused, true, 2 * time.Second},
+		"exhausted": {status.Error(codes.ResourceExhausted, "x"), budget.Unknown, false, 0}, "exhausted, until later": {withRetryInfo(codes.ResourceExhausted, 2*time.Second), budget.Refused, true, 2 * time.Second},
 		"internal": {status.Error(codes.Internal, "x"), budget.Unknown, false, 0}, "anything": {errors.New("x"), budget.Unknown, false, 0}, "the handler's deadline": {status.Error(codes.DeadlineExceeded, "x"), budget.Unknown, false, 0},
 	} {
 		answer = c.err

@@ -25,7 +25,7 @@ const (
 // They belong behind other interceptors: what they see is then what is sent.
 //
 // A call with less than a millisecond left is not sent, with an error matching [budget.ErrNoTime]. One whose headers were never handed to a connection was not sent. Of one
-// that was, only the server's own answer proves anything: codes by which handlers refuse are a refusal; RESOURCE_EXHAUSTED and UNAVAILABLE with a RetryInfo are one that another attempt may find otherwise; anything
+// that was, only the server's own answer proves anything: codes by which handlers refuse are a refusal; RESOURCE_EXHAUSTED and UNAVAILABLE with a RetryInfo are one that another attempt may find otherwise, and without it prove nothing; anything
 // else is [budget.Unknown], and so is everything after gRPC has repeated an attempt by itself that may have been processed, and after a message of the answer. Errors of a stream come classified from each of its methods; io.EOF stays what it is.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithStatsHandler(observer{}), grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}

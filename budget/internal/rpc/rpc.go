@@ -53,7 +53,8 @@ type Answer struct {
 const maxRetryAfter = 24 * time.Hour
 
 // Proves is what is known after the answer, as an error about err. A code by which a handler refuses is a refusal. RESOURCE_EXHAUSTED and UNAVAILABLE are one that another attempt may find
-// otherwise if a RetryInfo comes with it; a bare UNAVAILABLE is also what proxies and libraries say when a connection broke in the middle, so it proves nothing. Where the answer had begun, codes that
+// otherwise if a RetryInfo comes with it. Bare they prove nothing: UNAVAILABLE is also what proxies and libraries say when a connection broke in the middle, and RESOURCE_EXHAUSTED what a server's library says
+// instead of an answer that is too large to be sent, after the handler has done its work. Where the answer had begun, codes that
 // libraries make up too (such as RESOURCE_EXHAUSTED for an answer that is too large) prove nothing either.
 func (a Answer) Proves(err error) *budget.Error {
 	e := &budget.Error{Class: budget.Unknown, Phase: budget.PhaseReading, RetryAfter: min(max(0, a.RetryAfter), maxRetryAfter), NoRetry: a.NoRetry, Err: err}
@@ -64,11 +65,7 @@ func (a Answer) Proves(err error) *budget.Error {
 		if !a.Begun {
 			e.Class = budget.Refused
 		}
-	case ResourceExhausted:
-		if !a.Begun {
-			e.Class, e.Again = budget.Refused, a.Hint
-		}
-	case Unavailable:
+	case ResourceExhausted, Unavailable:
 		if !a.Begun && a.Hint {
 			e.Class, e.Again = budget.Refused, true
 		}

@@ -27,7 +27,7 @@ func judged(j judge) error {
 		"aborted":                        {Answer{Code: Aborted}, budget.Refused, false, 0},
 		"unimplemented":                  {Answer{Code: Unimplemented}, budget.Refused, false, 0},
 		"an answer that is not readable": {Answer{Code: Unimplemented, Begun: true}, budget.Unknown, false, 0},
-		"exhausted":                      {Answer{Code: ResourceExhausted}, budget.Refused, false, 0},
+		"exhausted":                      {Answer{Code: ResourceExhausted}, budget.Unknown, false, 0},
 		"exhausted, with a hint":         {Answer{Code: ResourceExhausted, Hint: true, RetryAfter: time.Second}, budget.Refused, true, time.Second},
 		"an answer that is too large":    {Answer{Code: ResourceExhausted, Begun: true}, budget.Unknown, false, 0},
 		"unavailable":                    {Answer{Code: Unavailable}, budget.Unknown, false, 0},
@@ -61,6 +61,7 @@ func TestAnswers(t *testing.T) {
 func TestCredulousJudgesAreCaught(t *testing.T) {
 	for name, change := range map[string]func(Answer) Answer{
 		"UNAVAILABLE is always a refusal":     func(a Answer) Answer { a.Hint = true; return a },
+		"RESOURCE_EXHAUSTED is one":           func(a Answer) Answer { a.Hint = a.Hint || a.Code == ResourceExhausted; return a },
 		"what has begun is not looked at":     func(a Answer) Answer { a.Begun = false; return a },
 		"a deadline is always before a start": func(a Answer) Answer { a.NotStarted = true; return a },
 	} {
