@@ -10,7 +10,7 @@ import (
 )
 
 // ErrorOf is what an answer says of its request: nil for one below 400; a [*budget.Error] otherwise. 429, and 503 with a Retry-After, are a refusal that another
-// attempt may find otherwise; other answers 4xx are a refusal; other 5xx prove nothing, because the service, or what it called, may have done it: that holds
+// attempt may find otherwise; other answers 4xx are a refusal, except 408 and 499, by which frameworks also answer for a handler that goes on; other 5xx prove nothing, because the service, or what it called, may have done it: that holds
 // for a bare 503 too, which proxies also answer when a service's connection broke after it had the request. An answer at the end of redirections is no refusal either unless each of
 // them was 307 or 308, because the first service may have done its part. Retry-After is heeded in both its forms, up to a day, and so is the mark that asks for
 // no repetition. The body is not touched.
@@ -25,6 +25,7 @@ func ErrorOf(resp *http.Response) error {
 	case resp.Request != nil && redirected(resp.Request):
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable && hint:
 		e.Class, e.Again = budget.Refused, true
+	case resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == clientClosedRequest:
 	case resp.StatusCode < 500:
 		e.Class = budget.Refused
 	}
@@ -44,7 +45,10 @@ func redirected(req *http.Request) bool {
 	return false
 }
 
-const maxRetryAfter = 24 * time.Hour
+const (
+	maxRetryAfter       = 24 * time.Hour
+	clientClosedRequest = 499 // of nginx, and what gateways make of CANCELLED
+)
 
 // retryAfter reads seconds, or a date by the service's own Date, so that no two clocks are compared; ok is false for what is neither.
 func retryAfter(h http.Header) (after time.Duration, ok bool) {

@@ -25,6 +25,8 @@ func TestAnswers(t *testing.T) {
 		want   known
 	}{
 		"400": {400, nil, known{class: budget.Refused}}, "404": {404, nil, known{class: budget.Refused}}, "409": {409, nil, known{class: budget.Refused}}, "422": {422, nil, known{class: budget.Refused}},
+		"408":                 {408, nil, known{class: budget.Unknown}},
+		"499":                 {499, nil, known{class: budget.Unknown}},
 		"429":                 {429, nil, known{class: budget.Refused, again: true}},
 		"429, after":          {429, http.Header{"Retry-After": {"3"}}, known{class: budget.Refused, again: true, after: 3 * time.Second}},
 		"500":                 {500, nil, known{class: budget.Unknown}},
@@ -96,6 +98,8 @@ func TestFail(t *testing.T) {
 		"refused for now":               {&budget.Error{Class: budget.Refused, Again: true, Err: cause}, 503, budget.Refused, "0", false},
 		"refused until later":           {&budget.Error{Class: budget.Refused, RetryAfter: 1500 * time.Millisecond, Err: cause}, 503, budget.Refused, "2", false},
 		"unknown":                       {&budget.Error{Class: budget.Unknown, Err: cause}, 504, budget.Unknown, "", false},
+		"refused for ever":              {&budget.Error{Class: budget.Refused, RetryAfter: 1<<63 - 1, Err: cause}, 503, budget.Refused, "86400", false},
+		"until a time that is past":     {&budget.Error{Class: budget.NotSent, RetryAfter: -5 * time.Second, Err: cause}, 503, budget.Refused, "0", false},
 		"never":                         {&budget.Error{Class: budget.Refused, Again: true, NoRetry: true, Err: cause}, 503, budget.Refused, "0", true},
 		"no time":                       {&budget.NoTimeError{What: "a request"}, 504, budget.Unknown, "", false},
 		"anything":                      {cause, 504, budget.Unknown, "", false},

@@ -10,16 +10,18 @@ import (
 
 // Limits are what a service allows its callers, in each protocol that it speaks.
 type Limits struct {
-	// Most is the longest that a request may take, whatever its caller waits for, and how long it may take where the caller has not said. More than 0.
+	// Most is the longest that a request may take, whatever its caller waits for, and how long it may take where the caller has not said. More than 0, and at most a year.
 	Most time.Duration
 	// Reserve is kept of it for answering; see [budget.Reserve]. A request that leaves no more than this is refused.
 	Reserve time.Duration
 }
 
+const maxMost = 24 * time.Hour * 366 // that a budget may have
+
 // Check returns an error matching [budget.ErrInvalid] for limits that make no sense.
 func (l Limits) Check() error {
-	if l.Most <= 0 || l.Reserve < 0 || l.Reserve >= l.Most {
-		return &budget.InvalidError{Field: "limits", Problem: fmt.Sprintf("most %v, reserve %v; want a most above 0 and a reserve below it", l.Most, l.Reserve)}
+	if l.Most <= 0 || l.Most > maxMost || l.Reserve < 0 || l.Reserve >= l.Most {
+		return &budget.InvalidError{Field: "limits", Problem: fmt.Sprintf("most %v, reserve %v; want a most above 0 and up to %v, and a reserve below it", l.Most, l.Reserve, maxMost)}
 	}
 	return nil
 }

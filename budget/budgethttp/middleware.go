@@ -60,7 +60,7 @@ func Fail(w http.ResponseWriter, err error) {
 			code = http.StatusUnprocessableEntity
 		}
 		if known.RetryAfter > 0 || code == http.StatusServiceUnavailable { // without it 503 proves nothing: see ErrorOf
-			w.Header().Set("Retry-After", strconv.FormatInt(int64((known.RetryAfter+time.Second-1)/time.Second), 10))
+			w.Header().Set("Retry-After", strconv.FormatInt(int64((min(max(0, known.RetryAfter), maxRetryAfter)+time.Second-1)/time.Second), 10))
 		}
 	}
 	if NoRetry(err) {

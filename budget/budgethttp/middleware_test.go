@@ -57,7 +57,7 @@ func TestMiddleware(t *testing.T) {
 	if err := serves(Middleware); err != nil {
 		t.Error(err)
 	}
-	for _, l := range []Limits{{}, {Most: -1}, {Most: 1, Reserve: 1}, {Most: 1, Reserve: -1}} {
+	for _, l := range []Limits{{}, {Most: -1}, {Most: maxMost + 1}, {Most: 1, Reserve: 1}, {Most: 1, Reserve: -1}} {
 		if _, err := Middleware(l, http.NotFoundHandler()); !errors.Is(err, budget.ErrInvalid) {
 			t.Errorf("%+v: %v", l, err)
 		}

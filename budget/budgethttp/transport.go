@@ -61,7 +61,7 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, *budget.Error)
 	if err != nil {
 		return nil, p.failed(req, err)
 	}
-	if resp.StatusCode != http.StatusSwitchingProtocols { // its body is a connection, to be written too
+	if resp.Body != nil && resp.StatusCode != http.StatusSwitchingProtocols { // its body is a connection, to be written too
 		resp.Body = body{resp.Body}
 	}
 	return resp, nil

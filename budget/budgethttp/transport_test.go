@@ -278,6 +278,21 @@ func TestSilentBaseIsUnknown(t *testing.T) {
 	}
 }
 
+// TestNoBodyOfABase: net/http makes an empty body where a Base has left it out; the transport does not hide that it has.
+func TestNoBodyOfABase(t *testing.T) {
+	client := &http.Client{Transport: &Transport{Base: roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: http.StatusOK}, nil })}}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://x.test/", http.NoBody)
+	req.RequestURI = ""
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); len(got) > 0 || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestRedirections: what follows a redirection proves nothing of the request that was redirected, unless it was told to ask elsewhere.
 func TestRedirections(t *testing.T) {
 	var done atomic.Int32
