@@ -30,6 +30,7 @@ func ProtectionGaps() []string {
 		"changes of the schema: DROP TABLE, DROP TRIGGER, ALTER TABLE, and a table that is made anew under the old name, as many migrations do (protect it again)",
 		"a connection that switches triggers off (SQLITE_DBCONFIG_ENABLE_TRIGGER; .dbconfig in the sqlite3 shell; a TEMP trigger of its own on the table that calls RAISE(IGNORE)) or writes the schema (PRAGMA writable_schema)",
 		"a trigger of the table's own, made later, that calls RAISE(IGNORE) after a write: those that refuse the row may then not be run (the list of protections finds it)",
+		"a trigger of the table's own, made later, that fails after an INSERT, by RAISE(FAIL) or by a write of its own under OR FAIL: the row that it left has not been looked at, nor the new name of one that an UPDATE moved (the list of protections finds it; protecting the table again puts the protection first)",
 		"a connection without a rollback journal (PRAGMA journal_mode = OFF, which a program can choose while no other has the file open): a refused statement fails there, but what it had written stays",
 		"a unique index that is made later: what OR REPLACE deletes under it is not looked for (the list of protections finds it)",
 		"incremental blob I/O (sqlite3_blob_write): it fires no triggers; it cannot write columns that are in an index",
@@ -169,6 +170,7 @@ func judge(ctx context.Context, tx DBTX, p Protection, triggers []trigger) (Prot
 		}
 		return p, err
 	}
+	p.Problems = append(p.Problems, t.overtaken()...)
 	want := guard{table: t, name: p.Name, columns: columns}.statements()
 	for _, kind := range triggerKinds() {
 		switch there[kind] {
@@ -203,6 +205,7 @@ type trigger struct {
 	Name  string `json:"name"`
 	Table string `json:"tbl"` // as it is called now
 	SQL   string `json:"sql"`
+	At    int64  `json:"at"` // its place in the schema: what was made later is run sooner
 }
 
 func (t trigger) kind() string {

@@ -145,8 +145,10 @@ func TestAnotherProgramForges(t *testing.T) {
 func TestGapsAreTrue(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
-	ignoring := []string{`CREATE TEMP TRIGGER ignoring AFTER UPDATE ON orders BEGIN SELECT RAISE(IGNORE); END`}
-	if answers := python(t, g.s.path, ignoring, steal, `DELETE FROM orders`); answers[0] != "" || !strings.Contains(answers[1], "tenure: refused") {
+	ignoring := []string{`CREATE TEMP TRIGGER ignoring AFTER INSERT ON orders BEGIN SELECT RAISE(IGNORE); END`,
+		`CREATE TEMP TRIGGER too AFTER UPDATE ON orders BEGIN SELECT RAISE(IGNORE); END`}
+	if answers := python(t, g.s.path, ignoring, `INSERT INTO orders VALUES (9, 'nine', 's', 'p9', 'new')`, steal, `DELETE FROM orders`); answers[0] != "" ||
+		!strings.Contains(answers[1], "tenure: refused") || !strings.Contains(answers[2], "tenure: refused") {
 		t.Errorf("%q", answers)
 	}
 	if answers := python(t, g.s.path, nil, "blob", `DROP TRIGGER tenure_protect_update_orders`, `DELETE FROM orders`, steal); answers[0] != "" || answers[1] != "" || !strings.Contains(answers[2], "tenure: refused") || answers[3] != "" {

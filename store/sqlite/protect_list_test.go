@@ -44,6 +44,8 @@ func TestProtectedSaysWhatIsInForce(t *testing.T) {
 		"a column that the name has, renamed": {`ALTER TABLE orders RENAME COLUMN id TO number`, []string{"the table has changed", "is not as it should be"}},
 		"a column is added and one dropped":   {`ALTER TABLE orders ADD COLUMN more; ALTER TABLE orders DROP COLUMN state`, []string{"orders by 'orders/' || id: \n"}},
 		"a trigger that ignores is made":      {`CREATE TRIGGER "my trigger" /* x */ AFTER UPDATE ON orders BEGIN SELECT RAISE ( ignore ); END`, []string{"the table has changed", "my trigger calls RAISE(IGNORE)"}},
+		"a trigger that fails is made":        {`CREATE TRIGGER "my trigger" AFTER UPDATE ON orders BEGIN SELECT RAISE (FAIL, 'no'); END`, []string{"my trigger was made later and may fail after a write"}},
+		"a trigger that writes is made":       {`CREATE TRIGGER mine AFTER INSERT ON orders BEGIN INSERT INTO shops VALUES (NEW.id); END`, []string{"mine was made later and may fail after a write"}},
 		"what all rest on is changed":         {`DROP VIEW tenure_in_force; CREATE VIEW tenure_in_force AS SELECT name FROM tenure_presented`, []string{"tenure_in_force, which every protection rests on, is missing or was changed"}},
 		"what all rest on is missing":         {`DROP TRIGGER tenure_presented_insert`, []string{"tenure_presented_insert, which"}},
 		"a protection that nobody asked for":  {`DELETE FROM tenure_protected WHERE tbl = 'orders'`, []string{"orders by : it has triggers of a protection that nobody asked for"}},

@@ -52,7 +52,7 @@ const tableStatement = `SELECT json_object('name', l.name, 'type', l.type, 'with
 			'sql', (SELECT m.sql FROM main.sqlite_schema m WHERE m.type = 'index' AND m.name = i.name),
 			'parts', json((SELECT json_group_array(json_object('name', k.name, 'collation', k.coll)) FROM pragma_index_xinfo(i.name, 'main') k WHERE k.key))))
 		FROM pragma_index_list(l.name, 'main') i WHERE i."unique")),
-	'triggers', json((SELECT json_group_array(json_object('name', m.name, 'tbl', m.tbl_name, 'sql', m.sql)) FROM main.sqlite_schema m
+	'triggers', json((SELECT json_group_array(json_object('name', m.name, 'tbl', m.tbl_name, 'sql', m.sql, 'at', m.rowid)) FROM main.sqlite_schema m
 		WHERE m.type = 'trigger' AND m.tbl_name = l.name COLLATE NOCASE)))
 	FROM pragma_table_list l WHERE l.schema = 'main' AND l.name = ?1 COLLATE NOCASE`
 
@@ -155,11 +155,36 @@ func unquote(element string) string {
 
 // ignoresAfter reports whether the trigger may end the work on a row that is written already, by its text: comments aside.
 func (t trigger) ignoresAfter() bool {
+	return t.after(`\braise\s*\(\s*ignore\s*\)`)
+}
+
+// failsAfter reports whether the trigger may fail and leave a row that is written already: by RAISE(FAIL), or by a write of its own, under OR FAIL.
+func (t trigger) failsAfter() bool {
+	return t.after(`\bbegin\b.*(\braise\s*\(\s*fail\b|\b(insert|update|delete|replace)\b)`)
+}
+
+// after reports whether the trigger is run after a write, and its text has what is looked for.
+func (t trigger) after(what string) bool {
 	const name = `("([^"]|"")*"|\[[^]]*\]|` + "`([^`]|``)*`" + `|'([^']|'')*'|[^\s."]+)`
 	text := regexp.MustCompile(`(?s)/\*.*?\*/|--[^\n]*`).ReplaceAllString(t.SQL, " ")
 	after := regexp.MustCompile(`(?is)^\s*create\s+trigger\s+` + name + `(\s*\.\s*` + name + `)?\s+after\b`)
-	ignores := regexp.MustCompile(`(?is)\braise\s*\(\s*ignore\s*\)`)
-	return after.MatchString(text) && ignores.MatchString(text)
+	return after.MatchString(text) && regexp.MustCompile(`(?is)`+what).MatchString(text)
+}
+
+// overtaken are the problems of triggers that are run, and may fail, between a write and the trigger that looks at it.
+func (t table) overtaken() (problems []string) {
+	var first int64
+	for _, own := range t.Triggers {
+		if own.kind() == onInsert || own.kind() == onMove {
+			first = max(first, own.At)
+		}
+	}
+	for _, other := range t.Triggers {
+		if other.kind() == "" && other.At > first && other.failsAfter() {
+			problems = append(problems, "its trigger "+other.Name+" was made later and may fail after a write, which under OR FAIL leaves a row that was not looked at: protect the table again, which puts the protection first")
+		}
+	}
+	return problems
 }
 
 // rowid is a name of the row number that no column has taken, or "".

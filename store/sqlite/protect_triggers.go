@@ -33,11 +33,12 @@ type guard struct {
 
 // statements are the triggers as CREATE TRIGGER, by kind.
 func (g guard) statements() map[string]string {
-	// AFTER, because only then is the row what it will be: its number is drawn, and OR REPLACE has put defaults in place of NULLs.
+	// BEFORE, where the row that is there says it: nothing that fails after the write, and leaves it there (OR FAIL), comes sooner. AFTER for
+	// what it will be, because only then it is: its number is drawn, and OR REPLACE has put defaults in place of NULLs.
 	all := map[string]string{
 		onInsert: g.create(onInsert, "AFTER INSERT", "", g.demand("NEW", false)),
-		onUpdate: g.create(onUpdate, "AFTER UPDATE", "", g.demand("OLD", false)),
-		onDelete: g.create(onDelete, "AFTER DELETE", "", g.demand("OLD", false)),
+		onUpdate: g.create(onUpdate, "BEFORE UPDATE", "", g.demand("OLD", false)),
+		onDelete: g.create(onDelete, "BEFORE DELETE", "", g.demand("OLD", false)),
 		// A row that moves from one name to another needs both. Most updates set no column that the name is made of, and are spared this.
 		onMove: g.create(onMove, "AFTER UPDATE"+g.of(g.columns), "", g.demand("NEW", true)),
 	}
