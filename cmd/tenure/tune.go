@@ -71,6 +71,9 @@ func (a *app) tuneCommand() *cobra.Command {
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
+			if !cmd.Flags().Changed("every") {
+				f.every = 0 // a short sample renews more often
+			}
 			return a.tune(cmd.Context(), f)
 		},
 	}
@@ -81,7 +84,7 @@ func (a *app) tuneCommand() *cobra.Command {
 func (f *tuneFlags) flags(cmd *cobra.Command) {
 	flags, in := cmd.Flags(), &f.in
 	flags.IntVar(&f.seconds, "seconds", 0, "sample the store for `N` seconds, 2 to 3600; 0: do not")
-	flags.DurationVar(&f.every, "every", 100*time.Millisecond, "between two renewals of the sample, in the mean; 10ms or more")
+	flags.DurationVar(&f.every, "every", tune.DefaultEvery, "between two renewals of the sample, in the mean; 10ms or more")
 	flags.StringVar(&f.renewals, "renewals", "", "`FILE` with a histogram of the round trips of renewals; - is standard input")
 	flags.StringVar(&f.metric, "metric", "", "`NAME` of the histogram in --renewals")
 	flags.StringVar(&f.pauses, "pauses", "", "`FILE` with a histogram of how long the process stands still")
@@ -178,11 +181,16 @@ func (a *app) printPlan(plan tune.Plan, extra tune.Extra, f tuneFlags) error {
 	if f.svg == "-" {
 		return plan.WriteSVG(a.stdout)
 	}
-	if f.svg != "" {
-		if err := drawTo(f.svg, plan); err != nil {
-			return err
-		}
+	if err := a.reportPlan(plan, extra, f); err != nil {
+		return err
 	}
+	if f.svg != "" { // after what a sample has cost time to learn
+		return drawTo(f.svg, plan)
+	}
+	return nil
+}
+
+func (a *app) reportPlan(plan tune.Plan, extra tune.Extra, f tuneFlags) error {
 	if f.asJSON {
 		return plan.WriteJSON(a.stdout, extra)
 	}
@@ -262,7 +270,11 @@ func (a *app) readHistogram(path, metric string) (tune.Measured, error) {
 		return tune.Measured{}, usagef("%v", err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	return tune.Read(path, file, metric)
+	m, err := tune.Read(path, file, metric)
+	if err != nil && !errors.Is(err, tune.ErrInput) {
+		return m, usagef("%v", err) // a folder, for example
+	}
+	return m, err
 }
 
 // sampleStore samples until the time is up or Ctrl-C.

@@ -53,6 +53,9 @@ func TestTuneSamplesAStore(t *testing.T) {
 	if out := w.ok("lease", "ls", "--all", "--json"); !strings.Contains(out, `"leases": []`) {
 		t.Errorf("the sample left %s", out)
 	}
+	if short := tunedFrom(t, w.ok("tune", "--seconds", "2", "--json")); !strings.Contains(short.Inputs.Renewals, "measured") {
+		t.Errorf("the shortest sample: %+v", short)
+	}
 	file := filepath.Join(w.dir, "renewals.json")
 	if err := os.WriteFile(file, got.Sampled["renewals"], 0o600); err != nil {
 		t.Fatal(err)
@@ -143,6 +146,9 @@ func TestTuneReadsFilesAndDraws(t *testing.T) {
 	wellFormed(t, string(drawn))
 	alone := w.ok("tune", "--svg", "-")
 	wellFormed(t, alone)
+	if end := w.do("tune", "--json", "--svg", filepath.Join(w.dir, "nowhere", "tune.svg")); end.code != exitFailed || !strings.Contains(end.last(), "--svg") || !tunedFrom(t, end.stdout).WithinBounds {
+		t.Errorf("a drawing that cannot be made took the report with it: exit %d, %q", end.code, end.stdout)
+	}
 	if !strings.HasPrefix(alone, "<svg ") {
 		t.Errorf("--svg - printed %.40q first", alone)
 	}
@@ -181,6 +187,7 @@ func TestTuneExitCodes(t *testing.T) {
 		{exitUsage, "a renewal every", []string{"--seconds", "2", "--every", "1s", "--store", w.store}},
 		{exitUsage, "choose one", []string{"--seconds", "5", "--renewals", empty}},
 		{exitUsage, "empty", []string{"--renewals", empty}},
+		{exitUsage, "is a directory", []string{"--renewals", w.dir}},
 		{exitUsage, "no such file", []string{"--renewals", empty + "x"}},
 		{exitUsage, "--metric", []string{"--metric", "a"}},
 		{exitUsage, "--pauses", []string{"--pauses-over", "1h"}},

@@ -60,6 +60,9 @@ func read(what string, in *bufio.Reader, metric string) (Measured, error) {
 		case err != nil:
 			return Measured{}, fmt.Errorf("%s: %w", what, err)
 		case b[0] == '{':
+			if metric != "" {
+				return Measured{}, wrongf(what, "it is JSON, whose histogram has no name, and metric %q was asked for", metric)
+			}
 			return readJSON(what, in)
 		case strings.IndexByte(" \t\r\n", b[0]) < 0:
 			return readPrometheus(what, in, metric)
@@ -86,6 +89,9 @@ func readJSON(what string, in io.Reader) (Measured, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&h); err != nil {
 		return Measured{}, wrongf(what, `%v; want {"buckets": [{"le_ms": 5, "count": 990}, {"le_ms": null, "count": 1000}], "over_ms": 3600000}`, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Measured{}, wrongf(what, "something follows the histogram; want one JSON object alone")
 	}
 	if math.IsNaN(h.OverMS) || h.OverMS < 0 || h.OverMS > 1e13 {
 		return Measured{}, wrongf(what, "over_ms is %v; want 0 for unknown, or up to 1e13", h.OverMS)

@@ -57,6 +57,8 @@ func TestRead(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, metric, says string }{
 		"nothing":               {"", "", "empty"},
+		"two of them":           {`{"buckets": [{"le_ms": 5, "count": 990}]} {"buckets": []}`, "", "alone"},
+		"JSON has no names":     {`{"buckets": [{"le_ms": 5, "count": 990}]}`, "renew_seconds", "no name"},
 		"spaces":                {" \n\t", "", "empty"},
 		"neither":               {"hello\n", "", "neither JSON"},
 		"several histograms":    {scrape, "", "go_gc_pauses_seconds, renew_ms, renew_seconds"},

@@ -68,6 +68,7 @@ func (in Inputs) point(ttl, margin time.Duration) Point {
 	again := p.Recovery.Waking.Mean + p.Recovery.Retries.Mean + p.Recovery.Start.Mean
 	blocked := rate(in.CrashEvery)*day*p.Recovery.Total.Mean.Seconds() +
 		lost*(margin+again).Seconds() + rate(in.OutageEvery)*day*l.excess
+	blocked = min(blocked, day) // where recoveries meet, nothing is blocked twice
 	p.BlockedPerDay = seconds(blocked)
 	p.CostPerDay = n * (blocked*in.CostPerSecond + lost*in.CostPerReclaim)
 	p.Reserve = nice(2*in.Renewals.Upper(0.001) + 0.1)

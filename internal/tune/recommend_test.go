@@ -111,6 +111,16 @@ func TestNothingIsWithinTheBounds(t *testing.T) {
 	}
 }
 
+// TestADayHasADay: crashes that come faster than recoveries end block a resource all day, and no longer.
+func TestADayHasADay(t *testing.T) {
+	in := Defaults()
+	in.CrashEvery = time.Nanosecond
+	p, err := Evaluate(in, 20*time.Second)
+	if err != nil || p.BlockedPerDay != 24*time.Hour || p.CostPerDay > 2*day*in.CostPerSecond {
+		t.Errorf("blocked %v a day, cost %v, %v", p.BlockedPerDay, p.CostPerDay, err)
+	}
+}
+
 func TestInputsOutOfRange(t *testing.T) {
 	for name, change := range map[string]func(*Inputs){
 		"failures":        func(in *Inputs) { in.Failures = 0.95 },

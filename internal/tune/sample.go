@@ -19,6 +19,8 @@ const (
 	MaxSample = time.Hour
 	MinEvery  = 10 * time.Millisecond
 
+	DefaultEvery = 100 * time.Millisecond
+
 	sampleLeast = 20                   // renewals, or there is nothing to say
 	sampleCall  = 10 * time.Second     // that one renewal is waited for
 	pauseTick   = 2 * time.Millisecond // of the clock that notices pauses
@@ -28,7 +30,7 @@ const (
 // SampleOptions say how to sample.
 type SampleOptions struct {
 	For   time.Duration // MinSample to MaxSample
-	Every time.Duration // between two renewals in the mean, from MinEvery; 0: 100 ms
+	Every time.Duration // between two renewals in the mean, from MinEvery; 0: 100 ms, or less where For would hold too few
 	// Progress is told of what was measured so far, about once a second. May be nil.
 	Progress func(elapsed time.Duration, renewals, failed int)
 	// Clock reads a clock that also counts while the machine sleeps. Nil: the kernel's boot clock.
@@ -54,7 +56,7 @@ type Sampled struct {
 // [ErrTooFew], with the last failure in it, if fewer than 20 renewals were acknowledged.
 func Sample(ctx context.Context, store lease.Store, o SampleOptions) (Sampled, error) {
 	if o.Every == 0 {
-		o.Every = 100 * time.Millisecond
+		o.Every = min(DefaultEvery, o.For/(2*sampleLeast))
 	}
 	if o.Clock == nil {
 		o.Clock = clock.Boot()
