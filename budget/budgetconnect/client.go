@@ -84,6 +84,9 @@ func failed(err error, seen *budgethttp.Observation, begun bool) error {
 	if err == nil {
 		return nil
 	}
+	if connect.CodeOf(err) == connect.CodeDeadlineExceeded && !errors.Is(err, context.DeadlineExceeded) {
+		err = rpc.Late(err)
+	}
 	e := &budget.Error{Class: budget.Unknown, Err: err}
 	var below *budget.Error
 	var answered *connect.Error

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -75,6 +76,9 @@ func (p *progress) failed(err error) error {
 		return nil
 	}
 	earlier, now := p.look()
+	if status.Code(err) == codes.DeadlineExceeded {
+		err = rpc.Late(err)
+	}
 	e := &budget.Error{Class: budget.Unknown, Phase: now.phase(), Err: err}
 	switch {
 	case !now.headed:
