@@ -151,7 +151,7 @@ func (b *Budget) Attempt(ctx context.Context, t Try) (attempt context.Context, d
 	if err != nil {
 		return nil, nil, err
 	}
-	attempt, cancel := context.WithTimeout(ctx, within)
+	attempt, cancel := context.WithDeadline(ctx, b.begun.Add(at+within)) // however long it takes to come here
 	return attempt, func(err error) {
 		cancel()
 		b.note(Entry{Kind: KindAttempt, Name: t.Name, At: at, Took: b.spent() - at, Allowed: within, Err: err})

@@ -158,7 +158,7 @@ func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, 
 
 // one makes attempt n.
 func (b *Budget) one(ctx context.Context, p *Policy, n int, within, at time.Duration, fn func(context.Context) error) error {
-	timed, cancel := context.WithTimeout(ctx, within)
+	timed, cancel := context.WithDeadline(ctx, b.begun.Add(at+within)) // however long it takes to come here
 	defer cancel()
 	err := fn(&attemptContext{timed, n})
 	b.note(Entry{Kind: KindAttempt, Name: p.Name, At: at, Took: b.spent() - at, Allowed: within, Err: err})

@@ -55,3 +55,32 @@ func TestEndedIsNoTimeLeft(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNoMomentOfTheReserve: on a real clock too, where moments pass between asking what is left and starting, nothing that is started may end after the reserve has begun.
+func TestNoMomentOfTheReserve(t *testing.T) {
+	b := start(t, time.Hour, Reserve(time.Second))
+	before := func(ctx context.Context, what string) {
+		if end, ok := ctx.Deadline(); !ok || end.After(b.begun.Add(time.Hour-time.Second)) {
+			t.Errorf("%s ends at %v, with a reserve from %v on", what, end, b.begun.Add(time.Hour-time.Second))
+		}
+	}
+	attempt, done, err := b.Attempt(b.Context(), Try{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done(nil)
+	before(attempt, "an attempt")
+	if err := Do(b.Context(), Policy{}, func(ctx context.Context) error { before(ctx, "a call"); return nil }); err != nil {
+		t.Error(err)
+	}
+	s, err := b.Split(Part{Name: "all", Share: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := s.Part("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer part.End()
+	before(part.Context(), "a part")
+}

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -69,7 +70,7 @@ func (s *Split) Part(name string, options ...Option) (*Budget, error) {
 	}
 	s.mu.Unlock()
 	at := s.b.spent()
-	free := s.b.Remaining() - kept
+	free := max(0, s.b.total-s.b.reserve-at) - kept
 	needs := max(p.Minimum, time.Millisecond)
 	if free < needs {
 		err := &NoTimeError{What: "the part of " + name, Needs: needs, Left: free, Reserve: s.b.reserve}
@@ -77,13 +78,16 @@ func (s *Split) Part(name string, options ...Option) (*Budget, error) {
 		return nil, err
 	}
 	within := min(free, max(needs, time.Duration(p.Share*float64(s.left))))
-	part, err := Start(s.b.ctx, within, append([]Option{Named(name)}, options...)...)
+	ctx, cancel := context.WithDeadline(s.b.ctx, s.b.begun.Add(at+within)) // however long it takes to come here
+	part, err := Start(ctx, within, append([]Option{Named(name)}, options...)...)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	end := part.cancel
 	once := sync.OnceFunc(func() {
 		end()
+		cancel()
 		s.b.note(Entry{Kind: KindPart, Name: name, At: at, Took: part.spent(), Allowed: within})
 	})
 	part.cancel = once
