@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -44,9 +45,11 @@ const (
 	PhaseReading    Phase = "reading the answer"
 )
 
-// ClassOf is what is known of a call that failed with err: what the outermost [*Error] or [*GaveUpError] in its chain says, and where errors are
-// joined, the one that proves least of those that say something, because an error without a class beside one that has one is taken for its kind; [NotSent] for an error that matches [ErrNoTime] or [ErrThrottled]; [Unknown] for everything else, because an
-// error that nobody has classified proves nothing. It is 0 for nil.
+// ClassOf is what is known of a call that failed with err: what the outermost [*Error] or [*GaveUpError] in its chain says; [NotSent] for an error that matches [ErrNoTime] or
+// [ErrThrottled]; [Unknown] for everything else, because an error that nobody has classified proves nothing. It is 0 for nil.
+//
+// Of errors that errors.Join has joined all happened, so the one that proves least decides. Where an error wraps several in another way, such as by two %w, those without a class are
+// taken for kinds, and of the others the one that proves least decides.
 func ClassOf(err error) Class {
 	if err == nil {
 		return 0
@@ -75,8 +78,13 @@ func classIn(err error) (class Class) {
 			return classIn(inner)
 		}
 	case interface{ Unwrap() []error }:
+		all := reflect.TypeOf(err) == reflect.TypeOf(errors.Join(err))
 		for _, one := range e.Unwrap() {
-			class = max(class, classIn(one)) // they are in the order of what they leave open
+			found := classIn(one)
+			if found == 0 && all {
+				found = ClassOf(one)
+			}
+			class = max(class, found) // they are in the order of what they leave open
 		}
 	}
 	return class

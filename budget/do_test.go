@@ -73,7 +73,8 @@ func TestTheOutermostClassDecides(t *testing.T) {
 		"an error around a call that gave up": {&Error{Class: Unknown, Err: gave}, Unknown}, "a call that gave up": {fmt.Errorf("while paying: %w", gave), NotSent},
 		"joined": {errors.Join(failing(NotSent), failing(Unknown), errTest), Unknown}, "joined the other way": {errors.Join(failing(Unknown), failing(NotSent)), Unknown},
 		"with a kind": {fmt.Errorf("%w: %w", errTest, failing(Refused)), Refused}, "no class": {&Error{Err: errTest}, Unknown}, "nobody's": {errTest, Unknown}, "nil": {nil, 0},
-		"no time": {fmt.Errorf("x: %w", &NoTimeError{}), NotSent},
+		"no time": {fmt.Errorf("x: %w", &NoTimeError{}), NotSent}, "joined with nobody's": {errors.Join(errTest, failing(NotSent)), Unknown}, "and with no time": {fmt.Errorf("x: %w", errors.Join(errTest, &NoTimeError{})), Unknown},
+		"joined, all of one kind": {errors.Join(failing(NotSent), &NoTimeError{}, ErrThrottled), NotSent}, "a kind of no time": {fmt.Errorf("%w: %w", errTest, &NoTimeError{}), NotSent}, "joined alone": {errors.Join(failing(Refused)), Refused},
 	} {
 		if got := ClassOf(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
