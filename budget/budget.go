@@ -38,7 +38,8 @@ func Reserve(d time.Duration) Option { return func(b *Budget) { b.reserve = d } 
 // Named is what [Budget.Explain] calls it. Default "budget".
 func Named(name string) Option { return func(b *Budget) { b.name = name } }
 
-// Start begins a budget of total, or of what ctx has left where that is less. Its context ends with it, or with ctx.
+// Start begins a budget of total, or of what ctx has left where that is less. Its context ends with it, or with ctx. Under the Context of another budget it may use that one's reserve, which is
+// what asks what became of a call; under the context of an attempt, a Do or a part it may not.
 //
 // The caller calls [Budget.End] when it is done. Start returns an error matching [ErrInvalid] for a total that is not positive or above a year, and for a
 // reserve that is negative or not below the total, and one matching [ErrNoTime] if ctx has no more left than the reserve.

@@ -90,13 +90,36 @@ func classIn(err error) (class Class) {
 	return class
 }
 
-// pushBack is what the other side has asked for.
-func pushBack(err error) (after time.Duration, never bool) {
-	var e *Error
-	if errors.As(err, &e) {
-		return max(0, e.RetryAfter), e.NoRetry
+// told hands to f the outermost [*Error] of each branch of err.
+func told(err error, f func(*Error)) {
+	switch e := err.(type) { //nolint:errorlint // the chain is walked here
+	case *Error:
+		f(e)
+	case interface{ Unwrap() error }:
+		told(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			told(one, f)
+		}
 	}
-	return 0, false
+}
+
+// pushBack is what the other side has asked for; where several have, the longest pause, and no repetition if any wants none.
+func pushBack(err error) (after time.Duration, never bool) {
+	told(err, func(e *Error) {
+		after, never = max(after, e.RetryAfter), never || e.NoRetry
+	})
+	return after, never
+}
+
+// refusedForNow reports whether another attempt may pass: nobody has refused for good.
+func refusedForNow(err error) bool {
+	now, good := false, false
+	told(err, func(e *Error) {
+		again := e.Again || e.RetryAfter > 0
+		now, good = now || again, good || e.Class == Refused && !again
+	})
+	return now && !good
 }
 
 // timedOut reports whether an attempt ended because its time did.

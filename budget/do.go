@@ -195,12 +195,6 @@ func (p *Policy) mayRepeat(n int, err error) error {
 	return nil
 }
 
-// refusedForNow reports whether another attempt may pass.
-func refusedForNow(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && (e.Again || e.RetryAfter > 0)
-}
-
 // again pauses before the next attempt, or says why there is none.
 func (b *Budget) again(ctx context.Context, p *Policy, n int, failed error) error {
 	if ctx.Err() != nil {

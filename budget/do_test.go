@@ -48,6 +48,8 @@ func TestWhatIsRepeated(t *testing.T) {
 		"it was repeated below":         {Policy{Idempotent: true}, &GaveUpError{Why: ErrAttempts, Last: failing(NotSent), Class: NotSent, Attempts: 3}, 1, ErrNotRepeated, NotSent},
 		"classified by the policy":      {Policy{Classify: func(error) Class { return NotSent }}, errTest, 3, ErrAttempts, NotSent},
 		"classified as nothing":         {Policy{Classify: func(error) Class { return 0 }}, errTest, 1, ErrNotRepeated, Unknown},
+		"one of two asks for peace":     {Policy{}, errors.Join(failing(NotSent), &Error{Class: NotSent, NoRetry: true, Err: errTest}), 1, ErrNotRepeated, NotSent},
+		"one of two refused for good":   {Policy{}, errors.Join(&Error{Class: NotSent, Again: true, Err: errTest}, failing(Refused)), 1, ErrNotRepeated, Refused},
 		"more attempts":                 {Policy{Attempts: 7}, failing(NotSent), 7, ErrAttempts, NotSent},
 		"one attempt":                   {Policy{Attempts: 1}, failing(NotSent), 1, ErrAttempts, NotSent},
 	} {
