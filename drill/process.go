@@ -23,6 +23,7 @@ type process struct {
 	says *tail // on stderr
 
 	ended  chan struct{} // closed when stdout has ended
+	silent chan struct{} // closed when stderr has
 	killed sync.Once
 
 	mu      sync.Mutex
@@ -34,9 +35,8 @@ type process struct {
 
 // launch starts a worker, which is handed files beside its three; the caller ends it with kill.
 func launch(self []string, s setup, files ...*os.File) (*process, error) {
-	p := &process{name: s.Name, ended: make(chan struct{}), waiting: map[int]chan reply{}, says: new(tail)}
+	p := &process{name: s.Name, ended: make(chan struct{}), silent: make(chan struct{}), waiting: map[int]chan reply{}, says: new(tail)}
 	p.cmd = exec.Command(self[0], append(self[1:len(self):len(self)], "worker")...)
-	p.cmd.Stderr = p.says
 	p.cmd.ExtraFiles = files
 	apart(p.cmd)
 	in, err := p.cmd.StdinPipe()
@@ -47,11 +47,19 @@ func launch(self []string, s setup, files ...*os.File) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProcess, err)
 	}
+	words, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProcess, err)
+	}
 	p.in, p.to = in, &lines{to: in}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProcess, err)
 	}
 	go p.listen(out)
+	go func() {
+		defer close(p.silent)
+		_, _ = io.Copy(p.says, words) // it ends with the worker
+	}()
 	if err := p.to.send(s); err != nil {
 		p.kill()
 		return nil, p.gone("setup", err)
@@ -134,7 +142,18 @@ func (p *process) call(ctx context.Context, c command) (reply, error) {
 
 // gone says what is known of a worker that does not answer any more.
 func (p *process) gone(op string, err error) error {
+	p.hear()
 	return fmt.Errorf("%w: %s has gone during %s: %w%s", ErrProcess, p.name, op, err, p.says.text())
+}
+
+// hear waits until the worker has said its last words, unless somebody else keeps its stderr.
+func (p *process) hear() {
+	bound := time.NewTimer(time.Second)
+	defer bound.Stop()
+	select {
+	case <-p.silent:
+	case <-bound.C:
+	}
 }
 
 // heldTill is until when, by the last acknowledgement that the worker had, nobody else may be granted.
@@ -185,6 +204,7 @@ func (p *process) killOnce() {
 	<-p.ended // everything it said is taken in before Wait closes the pipe
 	_ = p.in.Close()
 	var exit *exec.ExitError
+	p.hear() // Wait closes what it is heard by
 	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		_, _ = p.says.Write([]byte(err.Error())) // it keeps all it can
 	}
