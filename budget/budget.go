@@ -15,7 +15,6 @@ type Budget struct {
 	reserve time.Duration
 	ctx     context.Context
 	cancel  context.CancelFunc
-	parent  *Budget
 
 	mu      sync.Mutex
 	entries []Entry
@@ -54,7 +53,6 @@ func Start(ctx context.Context, total time.Duration, options ...Option) (*Budget
 	case b.reserve < 0 || b.reserve >= total:
 		return nil, &InvalidError{"reserve", fmt.Sprintf("%v of a total of %v; want at least 0 and less than the total", b.reserve, total)}
 	}
-	b.parent = From(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
 		b.total = min(total, deadline.Sub(b.begun))
 	}
