@@ -7,6 +7,6 @@
 // How much is let in is the business of failsafe-go's adaptive limiter, which compares recent durations with usual ones. Who goes next is decided here: its own queue knows no order but that of arrival,
 // and lets in what has no time left.
 //
-// [Middleware] is for net/http. In an interceptor of gRPC or Connect it is [Limiter.Acquire], and its error goes through Fail of package budgetgrpc or budgetconnect, because clients of those do not learn from a
-// plain 503 that nothing was done. In front of a call to others its error is what budget.Do goes by.
+// [Middleware] is for net/http; for gRPC and Connect there are packages admissiongrpc and admissionconnect, in the modules of their adapters, because clients of those do not learn from a plain 503 that nothing
+// was done. In front of a call to others it is [Limiter.Acquire], whose error is what budget.Do goes by.
 package admission

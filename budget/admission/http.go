@@ -12,6 +12,9 @@ import (
 // Middleware lets requests in to next as l allows. priority says what a request is, by its route; nil: all is Work. What is shed is answered 503 with Retry-After and next is not called; see
 // [budgethttp.Fail]. It stands behind [budgethttp.Middleware], so that a request waits no longer than its caller does.
 //
+// It is not for handlers of gRPC or Connect: it knows neither their deadlines (grpc-timeout, Connect-Timeout-Ms), so that a call could wait for its turn longer than its caller does, nor their failures, which are answered
+// 200 with a status in the trailers, and its own answer is none of theirs. Those have interceptors of their own, in packages budgetgrpc/admissiongrpc and budgetconnect/admissionconnect, which may share l.
+//
 // A request holds its place until next returns. An answer below 400 counts as [Succeeded], one after the request's context has ended as [TimedOut], any other and a panic as [Failed].
 func Middleware(l *Limiter, priority func(*http.Request) Priority, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,6 +12,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
 
 	"github.com/tenure-go/tenure/budget"
+	"github.com/tenure-go/tenure/budget/budgethttp"
 )
 
 // Limiter says what may run now. It has no goroutine, so it is not closed. Safe for concurrent use.
@@ -96,9 +97,14 @@ type grant struct {
 // everything that was started has ended, and more than once does nothing more.
 //
 // Acquire returns a [*budget.Error] that matches [ErrShed]: Refused, with Again and RetryAfter, where there is no room, and NotSent where the caller's time ends before its turn: in both cases nothing may be
-// started. An error matching [budget.ErrInvalid] is for what is no priority. The number of the attempt that ctx is of is counted and changes nothing.
+// started. An error matching [budget.ErrInvalid] is for what is no priority. The number of the attempt that ctx is of is counted and changes nothing: that of a Do in front of a call to others, else the one that
+// the caller has sent ([budgethttp.CallersAttempt]).
 func (l *Limiter) Acquire(ctx context.Context, p Priority) (release func(Outcome), err error) {
-	return l.acquire(ctx, p, budget.AttemptNumber(ctx))
+	n := budget.AttemptNumber(ctx)
+	if n == 0 {
+		n = budgethttp.CallersAttempt(ctx)
+	}
+	return l.acquire(ctx, p, n)
 }
 
 func (l *Limiter) acquire(ctx context.Context, p Priority, attempt int) (func(Outcome), error) {
