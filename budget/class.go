@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -110,6 +111,19 @@ func pushBack(err error) (after time.Duration, never bool) {
 		after, never = max(after, e.RetryAfter), never || e.NoRetry
 	})
 	return after, never
+}
+
+// repeatedBelow reports whether another [Do] has given up, other than by the mark that leaves repeating to whoever set it.
+func repeatedBelow(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // the chain is walked here
+	case *GaveUpError:
+		return !errors.Is(e.Why, ErrNoRetry) || repeatedBelow(e.Last)
+	case interface{ Unwrap() error }:
+		return repeatedBelow(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), repeatedBelow)
+	}
+	return false
 }
 
 // refusedForNow reports whether another attempt may pass: nobody has refused for good.

@@ -22,6 +22,12 @@ type Policy struct {
 	Base, Most time.Duration
 	// Throttle bounds what is repeated towards Name by everybody who shares it; nil: nothing does.
 	Throttle *Throttle
+	// NoRetryBelow marks the contexts of the attempts with [NoRetry]: whatever is called under them, in this process or, through the adapters, in others, makes one attempt, and
+	// repeating is left to this layer (or to one above, if ctx is marked already). It is for the one layer that is to repeat; with it three layers of three attempts make three.
+	//
+	// Default false, because the layer next to a failure repeats the least work, and may repeat what this one may not: a query below is idempotent where the call around it is not. What was
+	// repeated below is told by the answer then, and not repeated here, if those below tell it as the adapters' Fail does.
+	NoRetryBelow bool
 	// Classify says what is known of a call that failed; nil: [ClassOf]. What is none of the classes is [Unknown].
 	Classify func(error) Class
 }
@@ -66,36 +72,16 @@ func (p *Policy) pause(n int) time.Duration {
 	return rand.N(min(most, maxPause) + 1)
 }
 
-// attemptContext tells what is sent which attempt it is.
-type attemptContext struct {
-	context.Context
-	n int
-}
-
-type attemptKey struct{}
-
-func (c *attemptContext) Value(key any) any {
-	if key == (attemptKey{}) {
-		return c.n
-	}
-	return c.Context.Value(key)
-}
-
-// AttemptNumber is which attempt of a [Do] a context is of, from 1; 0: of none.
-func AttemptNumber(ctx context.Context) int {
-	n, _ := ctx.Value(attemptKey{}).(int)
-	return n
-}
-
 // Do calls fn within the budget that ctx carries, and again where the policy and what is known of the failure allow it, until one attempt succeeds.
 //
 // An attempt is repeated if it was certainly not sent, if it was refused with the mark that another may pass, or if its outcome is unknown and the
 // policy says Idempotent. It is not if the other side asks for that, if it was a Do of its own that gave up, if the throttle is empty, if the pause (the other
-// side's wish where that is longer) and the minimum of another attempt do not fit before the reserve and before ctx's own deadline, or if ctx has ended.
+// side's wish where that is longer) and the minimum of another attempt do not fit before the reserve and before ctx's own deadline, or if ctx has ended. Nor is it if ctx carries the mark of
+// [NoRetry]: why is [ErrNoRetry] then, which Explain shows, and no token of the throttle is taken. A Do that gave up for that is no Do that has repeated: the one that set the mark may.
 //
 // Do returns nil, fn's success; before the first attempt an error matching [ErrNoTime] or [ErrInvalid], or ctx's cause, and nothing was started; after it a
 // [*GaveUpError], which matches whatever the last attempt's error matches and knows its class. fn's context ends with its attempt, and fn must heed it: Do waits
-// for fn to return. fn that panics passes through.
+// for fn to return. fn that panics passes through; Explain shows that attempt with [ErrNotReturned].
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	b := From(ctx)
 	if b == nil {
@@ -160,8 +146,15 @@ func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, 
 func (b *Budget) one(ctx context.Context, p *Policy, n int, within, at time.Duration, fn func(context.Context) error) error {
 	timed, cancel := context.WithDeadline(ctx, b.begun.Add(at+within)) // however long it takes to come here
 	defer cancel()
-	err := fn(&attemptContext{timed, n})
-	b.note(Entry{Kind: KindAttempt, Name: p.Name, At: at, Took: b.spent() - at, Allowed: within, Err: err})
+	own := &attemptContext{Context: timed, n: n}
+	if p.NoRetryBelow {
+		own.mark = marked
+	}
+	err := ErrNotReturned
+	defer func() { // also if fn panics, which is not caught: who reads the trace wants that of fn
+		b.note(Entry{Kind: KindAttempt, Name: p.Name, At: at, Took: b.spent() - at, Allowed: within, Err: err})
+	}()
+	err = fn(own)
 	return err
 }
 
@@ -176,19 +169,20 @@ func (p *Policy) class(err error) Class {
 }
 
 // mayRepeat says why the failure of an attempt forbids another one, or nil.
-func (p *Policy) mayRepeat(n int, err error) error {
-	var inner *GaveUpError
+func (p *Policy) mayRepeat(ctx context.Context, n int, err error) error {
 	_, never := pushBack(err)
 	class := p.class(err)
 	switch {
 	case never:
 		return fmt.Errorf("%w: the other side asks for that", ErrNotRepeated)
-	case errors.As(err, &inner):
+	case repeatedBelow(err):
 		return fmt.Errorf("%w: it has been repeated below", ErrNotRepeated)
-	case class == Unknown && !p.Idempotent:
-		return fmt.Errorf("%w: its outcome is unknown, and it was not declared idempotent", ErrNotRepeated)
 	case class == Refused && !refusedForNow(err):
 		return fmt.Errorf("%w: it was refused", ErrNotRepeated)
+	case ForbidsRetry(ctx): // before what another layer may see otherwise
+		return fmt.Errorf("%w: a layer above has marked the request, and repeats it itself", ErrNoRetry)
+	case class == Unknown && !p.Idempotent:
+		return fmt.Errorf("%w: its outcome is unknown, and it was not declared idempotent", ErrNotRepeated)
 	case n >= p.attempts():
 		return ErrAttempts
 	}
@@ -200,7 +194,11 @@ func (b *Budget) again(ctx context.Context, p *Policy, n int, failed error) erro
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if why := p.mayRepeat(n, failed); why != nil {
+	if why := p.mayRepeat(ctx, n, failed); why != nil {
+		if errors.Is(why, ErrNoRetry) {
+			at := b.spent()
+			b.note(Entry{Kind: KindNotStarted, Name: p.Name, At: at, Allowed: max(0, b.left(ctx, at)), Err: why})
+		}
 		return why
 	}
 	asked, _ := pushBack(failed)

@@ -3,7 +3,8 @@
 // A [Budget] is a total duration with a reserve: time that is kept for answering, and for asking what became of a call whose outcome is unknown. It is divided
 // among attempts and dependencies; an attempt whose stated minimum does not fit any more is not started, and back-off is paid from it. [Do] repeats
 // what may be repeated: a call that was certainly not sent, or was refused for now; one whose outcome is unknown only where the caller has declared it
-// idempotent. A [Throttle] bounds what all callers of a process repeat, so that layers of retries do not multiply. [Budget.Explain] says where the time went.
+// idempotent. A [Throttle] bounds what all callers of a process repeat, and the mark of [NoRetry] leaves repeating to one layer of several, so
+// that they do not multiply. [Budget.Explain] says where the time went.
 //
 // The end of a budget ends waiting and nothing else. It does not mean that the remote effect did not happen, that an attempt has stopped, or that a lease
 // is over: those are the business of packages operation, worker and lease.

@@ -16,6 +16,10 @@ var (
 	ErrThrottled = errors.New("throttled")
 	// ErrNotRepeated: an attempt failed in a way that forbids another one: it was refused for good, or its outcome is unknown and the call was not declared idempotent.
 	ErrNotRepeated = errors.New("not repeated")
+	// ErrNoRetry: an attempt failed, and the request that it serves carries the mark of [NoRetry]: it is repeated above, if at all.
+	ErrNoRetry = errors.New("not to be repeated here")
+	// ErrNotReturned: an attempt did not return: it panicked, or ended its goroutine. Nothing is known of what it did. It is in an [Explanation] alone.
+	ErrNotReturned = errors.New("it did not return: it panicked, or ended its goroutine")
 	// ErrAttempts: as many attempts as were allowed have failed.
 	ErrAttempts = errors.New("no more attempts")
 )
@@ -51,7 +55,7 @@ func (e *NoTimeError) Is(target error) bool { return target == ErrNoTime }
 // GaveUpError is what [Do] returns after an attempt has failed: why there was no other one, and how the attempts failed. It matches the kind in Why, and
 // whatever Last and Real match.
 type GaveUpError struct {
-	Why  error // matches [ErrNoTime], [ErrThrottled], [ErrNotRepeated] or [ErrAttempts], or is the cause of the caller's context
+	Why  error // matches [ErrNoTime], [ErrThrottled], [ErrNotRepeated], [ErrNoRetry] or [ErrAttempts], or is the cause of the caller's context
 	Last error // of the last attempt
 	// Real is the last error that was more than the end of an attempt's time: what a person needs to know. It is Last if all timed out.
 	Real error

@@ -15,7 +15,7 @@ type Kind string
 const (
 	KindAttempt    Kind = "attempt"
 	KindPause      Kind = "pause"       // back-off, or what the other side has asked for
-	KindNotStarted Kind = "not started" // it did not fit
+	KindNotStarted Kind = "not started" // it did not fit, or was not to be repeated here
 	KindPart       Kind = "part"        // of the budget, given to a dependency
 )
 

@@ -13,23 +13,27 @@ import (
 const (
 	HeaderRemaining = "Tenure-Budget-Ms" // of a request: how long the caller still waits, in whole milliseconds, rounded down
 	HeaderAttempt   = "Tenure-Attempt"   // of a request: which attempt it is, from 1
-	HeaderNoRetry   = "Tenure-No-Retry"  // of an answer: "1": it was repeated below already, or is not to be repeated
-	maxHeader       = 32                 // bytes of a number: more is garbage
-	maxAsked        = maxTotal           // what may be asked for at all
-	leastSent       = time.Millisecond   // less than this is not sent: it would be no millisecond, and clients of Connect round it up or send no deadline, which leaves its handler none
+	// HeaderNoRetry is "1", of an answer: it was repeated below already, or is not to be repeated; of a request: it is repeated above, if at all. Anything else says nothing.
+	HeaderNoRetry = "Tenure-No-Retry"
+	// HeaderNotStarted is "1", of an answer 504: nothing was started, for want of time.
+	HeaderNotStarted = "Tenure-Not-Started"
+	maxHeader        = 32               // bytes of a number: more is garbage
+	maxAsked         = maxTotal         // what may be asked for at all
+	leastSent        = time.Millisecond // less than this is not sent: it would be no millisecond, and clients of Connect round it up or send no deadline, which leaves its handler none
 )
 
 // Wire is what travels with a request. Durations cross borders, instants never do.
 type Wire struct {
 	Remaining time.Duration // how long the caller still waits; 0: it has not said
 	Attempt   int           // 0: it has not said
+	NoRetry   bool          // who serves it must not repeat what it calls: see [NoRetry]
 }
 
 // Outgoing is what to send with a request made under ctx: what is left of ctx's own deadline, which [Do] and [Budget.Attempt] set before the reserve. It returns an error
 // matching [ErrNoTime] if less than a millisecond is left, and a [*Error] with the cause of ctx if that has ended: the request must not be sent, because an answer
 // could not be waited for.
 func Outgoing(ctx context.Context) (Wire, error) {
-	w := Wire{Attempt: AttemptNumber(ctx)}
+	w := Wire{Attempt: AttemptNumber(ctx), NoRetry: ForbidsRetry(ctx)}
 	if ctx.Err() != nil {
 		return w, &Error{Class: NotSent, Err: context.Cause(ctx)}
 	}
@@ -49,6 +53,14 @@ func (w Wire) Millis() string {
 		return ""
 	}
 	return strconv.FormatInt(w.Remaining.Milliseconds(), 10)
+}
+
+// Mark is the mark as it is sent, or "" where there is none.
+func (w Wire) Mark() string {
+	if w.NoRetry {
+		return "1"
+	}
+	return ""
 }
 
 // Asked is what a caller has said of its remaining time. Absent, expired and positive are three different things.
@@ -91,6 +103,10 @@ func ParseMillis(text string, present bool) (Asked, time.Duration, error) {
 	}
 	return Positive, time.Duration(millis) * time.Millisecond, nil
 }
+
+// ParseNoRetry reads the mark that asks for no repetition, of a request or of an answer. What is not exactly "1" is none, as what is no number is no attempt number: it is there to spare
+// work, so a call does not fail for it.
+func ParseNoRetry(text string) bool { return text == "1" }
 
 // ParseAttempt reads an attempt number; 0 for what is none.
 func ParseAttempt(text string) int {
