@@ -9,4 +9,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require (
+	github.com/bits-and-blooms/bitset v1.24.4 // indirect
+	github.com/failsafe-go/failsafe-go v0.9.8 // indirect
+	github.com/influxdata/tdigest v0.0.1 // indirect
+)
+
 replace github.com/tenure-go/tenure => ../..
