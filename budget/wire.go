@@ -19,7 +19,7 @@ const (
 	HeaderNotStarted = "Tenure-Not-Started"
 	maxHeader        = 32               // bytes of a number: more is garbage
 	maxAsked         = maxTotal         // what may be asked for at all
-	leastSent        = time.Millisecond // less than this is not sent: it would be no millisecond, and clients of Connect round it up or send no deadline, which leaves its handler none
+	leastSent        = time.Millisecond // less than this is not sent: it would be no millisecond, and Connect's client would send a whole one, which leaves its handler more than its caller waits
 )
 
 // Wire is what travels with a request. Durations cross borders, instants never do.
@@ -34,14 +34,15 @@ type Wire struct {
 // could not be waited for.
 func Outgoing(ctx context.Context) (Wire, error) {
 	w := Wire{Attempt: AttemptNumber(ctx), NoRetry: ForbidsRetry(ctx)}
+	deadline, ok := ctx.Deadline()
+	left := rest(ctx, time.Until(deadline)) // also where there is no deadline: see there
 	if ctx.Err() != nil {
 		return w, &Error{Class: NotSent, Err: context.Cause(ctx)}
 	}
-	deadline, ok := ctx.Deadline()
 	if !ok {
 		return w, nil
 	}
-	if w.Remaining = time.Until(deadline); w.Remaining < leastSent {
+	if w.Remaining = left; w.Remaining < leastSent {
 		return w, &NoTimeError{What: "a request", Needs: leastSent, Left: w.Remaining}
 	}
 	return w, nil
@@ -53,6 +54,14 @@ func (w Wire) Millis() string {
 		return ""
 	}
 	return strconv.FormatInt(w.Remaining.Milliseconds(), 10)
+}
+
+// Number is the number of the attempt as it is sent, or "" where there is none.
+func (w Wire) Number() string {
+	if w.Attempt <= 0 {
+		return ""
+	}
+	return strconv.Itoa(w.Attempt)
 }
 
 // Mark is the mark as it is sent, or "" where there is none.

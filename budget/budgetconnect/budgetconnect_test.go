@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -148,7 +149,7 @@ func bareHandler(t *testing.T) (url string, client *http.Client, got chan [2]str
 	mux := http.NewServeMux()
 	mux.Handle(unaryPath, connect.NewUnaryHandler(unaryPath, func(ctx context.Context, req *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
 		_, limited := ctx.Deadline()
-		got <- [2]string{req.Header().Get("Connect-Timeout-Ms"), fmt.Sprint(limited)}
+		got <- [2]string{req.Header().Get("Connect-Timeout-Ms") + req.Header().Get("Grpc-Timeout"), fmt.Sprint(limited)}
 		return connect.NewResponse(&emptypb.Empty{}), nil
 	}))
 	server := httptest.NewServer(mux)
@@ -156,7 +157,8 @@ func bareHandler(t *testing.T) (url string, client *http.Client, got chan [2]str
 	return server.URL + unaryPath, server.Client(), got
 }
 
-// TestUnderAMillisecond: Connect's own client rounds less than a millisecond up and sends the call; ours does not send it.
+// TestUnderAMillisecond: Connect's own client rounds less than a millisecond up in its own protocol and sends the call, and a timeout of more than ten digits not at all; ours does not send
+// the first call.
 func TestUnderAMillisecond(t *testing.T) {
 	url, below, got := bareHandler(t)
 	client := connect.NewClient[emptypb.Empty, emptypb.Empty](below, url)
@@ -164,6 +166,19 @@ func TestUnderAMillisecond(t *testing.T) {
 		t.Errorf("bare: %v", err)
 	} else if seen := <-got; seen != [2]string{"1", "true"} {
 		t.Errorf("bare: %v; then the package comment is wrong", seen)
+	}
+	web := connect.NewClient[emptypb.Empty, emptypb.Empty](below, url, connect.WithGRPCWeb())
+	if _, err := web.CallUnary(brief{t.Context()}, connect.NewRequest(&emptypb.Empty{})); err != nil && connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+		t.Errorf("bare, gRPC-Web: %v", err)
+	} else if seen := <-got; !strings.HasSuffix(seen[0], "n") || len(seen[0]) > len("900000n") || seen[1] != "true" {
+		t.Errorf("bare, gRPC-Web: %v; then the package comment is wrong", seen)
+	}
+	years, cancel := context.WithTimeout(t.Context(), 200*24*time.Hour)
+	defer cancel()
+	if _, err := client.CallUnary(years, connect.NewRequest(&emptypb.Empty{})); err != nil {
+		t.Errorf("bare, eleven digits: %v", err)
+	} else if seen := <-got; seen != [2]string{"", "false"} {
+		t.Errorf("bare, eleven digits: %v; then the package comment is wrong", seen)
 	}
 	client = connect.NewClient[emptypb.Empty, emptypb.Empty](below, url, connect.WithInterceptors(NewClient()))
 	if _, err := client.CallUnary(brief{t.Context()}, connect.NewRequest(&emptypb.Empty{})); !errors.Is(err, budget.ErrNoTime) || budget.ClassOf(err) != budget.NotSent || len(got) != 0 {

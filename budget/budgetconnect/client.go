@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"sync/atomic"
 
 	"connectrpc.com/connect"
@@ -14,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/budget/internal/rpc"
 )
 
-// NewClient returns an interceptor for clients. A call sends the number of its attempt, and fails with a [*budget.Error] that still is the [*connect.Error] it came
+// NewClient returns an interceptor for clients. A call sends the number of its attempt, and the mark of [budget.NoRetry] where its context carries it, and fails with a [*budget.Error] that still is the [*connect.Error] it came
 // as. It belongs innermost: behind other interceptors. Calls that are served it leaves alone. Safe for concurrent use.
 //
 // A call with less than a millisecond left is not sent, with an error matching [budget.ErrNoTime]. What a [budgethttp.Transport] below says of the request counts, then the service's own answer: codes by which
@@ -30,14 +31,12 @@ func (client) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if !req.Spec().IsClient {
 			return next(ctx, req)
 		}
-		number, err := outgoing(ctx)
+		carried, err := outgoing(ctx)
 		if err != nil {
 			return nil, err
 		}
-		req.Header().Del(budget.HeaderAttempt)
-		if number != "" {
-			req.Header().Set(budget.HeaderAttempt, number)
-		}
+		put(req.Header(), budget.HeaderAttempt, carried.Attempt)
+		put(req.Header(), budget.HeaderNoRetry, carried.NoRetry)
 		ctx, seen := budgethttp.Observe(ctx)
 		reply, err := next(ctx, req)
 		return reply, failed(err, seen, false)
@@ -47,13 +46,11 @@ func (client) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // WrapStreamingClient is part of [connect.Interceptor].
 func (client) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		number, err := outgoing(ctx)
+		carried, err := outgoing(ctx)
 		ctx, seen := budgethttp.Observe(ctx)
 		conn := &sent{StreamingClientConn: next(ctx, spec), unsent: err, seen: seen} // nothing leaves before the first Send or CloseRequest
-		conn.RequestHeader().Del(budget.HeaderAttempt)
-		if number != "" {
-			conn.RequestHeader().Set(budget.HeaderAttempt, number)
-		}
+		put(conn.RequestHeader(), budget.HeaderAttempt, carried.Attempt)
+		put(conn.RequestHeader(), budget.HeaderNoRetry, carried.NoRetry)
 		return conn
 	}
 }
@@ -63,9 +60,17 @@ func (client) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.St
 	return next
 }
 
-// outgoing is the number of the attempt that ctx is of, or why the call must not be sent.
-func outgoing(ctx context.Context) (string, error) {
-	number, err := rpc.Outgoing(ctx)
+// put sets what is sent in place of whatever is there; "" is not sent.
+func put(h http.Header, name, text string) {
+	h.Del(name)
+	if text != "" {
+		h.Set(name, text)
+	}
+}
+
+// outgoing is what travels with a call under ctx, or why the call must not be sent.
+func outgoing(ctx context.Context) (rpc.Carried, error) {
+	carried, err := rpc.Outgoing(ctx)
 	var refused *budget.Error
 	if errors.As(err, &refused) {
 		code := connect.CodeCanceled
@@ -73,9 +78,9 @@ func outgoing(ctx context.Context) (string, error) {
 			code = connect.CodeDeadlineExceeded
 		}
 		refused.Err = connect.NewError(code, refused.Err)
-		return "", refused
+		return rpc.Carried{}, refused
 	}
-	return number, err
+	return carried, err
 }
 
 // failed is what is known of a call that ended with err; begun is whether a message of its answer was read. Where the call's context ends, Connect's client does not wait for
@@ -105,7 +110,7 @@ func failed(err error, seen *budgethttp.Observation, begun bool) error {
 }
 
 func answer(err *connect.Error) rpc.Answer {
-	a := rpc.Answer{Code: rpc.Code(err.Code()), NoRetry: err.Meta().Get(budget.HeaderNoRetry) == "1"}
+	a := rpc.Answer{Code: rpc.Code(err.Code()), NoRetry: budget.ParseNoRetry(err.Meta().Get(budget.HeaderNoRetry))}
 	for _, detail := range err.Details() {
 		value, err := detail.Value()
 		if err != nil {

@@ -18,16 +18,18 @@ import (
 // The metadata of a call, and of its end.
 const (
 	attemptKey  = "tenure-attempt"         // budget.HeaderAttempt, as gRPC spells it
-	noRetryKey  = "tenure-no-retry"        // budget.HeaderNoRetry
+	noRetryKey  = "tenure-no-retry"        // budget.HeaderNoRetry, of a call and of its end
 	pushBackKey = "grpc-retry-pushback-ms" // gRPC's own: negative stops its retries
 )
 
-// DialOptions are what a connection needs so that its calls send their attempt number and fail with a [*budget.Error], which still is the status it came as.
+// DialOptions are what a connection needs so that its calls send their attempt number, and the mark of [budget.NoRetry] where their context carries it, and fail with a [*budget.Error], which still is the status it came as.
 // They belong behind other interceptors: what they see is then what is sent.
 //
 // A call with less than a millisecond left is not sent, with an error matching [budget.ErrNoTime]. One whose headers were never handed to a connection was not sent. Of one
 // that was, only the server's own answer proves anything: codes by which handlers refuse are a refusal; RESOURCE_EXHAUSTED and UNAVAILABLE with a RetryInfo are one that another attempt may find otherwise, and without it prove nothing; anything
 // else is [budget.Unknown], and so is everything after gRPC has repeated an attempt by itself that may have been processed, and after a message of the answer. Errors of a stream come classified from each of its methods; io.EOF stays what it is.
+//
+// The mark binds the [budget.Do] of who serves the call. A retry policy of gRPC's own, on either side, does not know it: whoever uses the mark leaves such policies off.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithStatsHandler(observer{}), grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
 }
@@ -54,7 +56,7 @@ func stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, m
 
 // outgoing is the context of a call that may be sent.
 func outgoing(ctx context.Context) (context.Context, *progress, error) {
-	number, err := rpc.Outgoing(ctx)
+	carried, err := rpc.Outgoing(ctx)
 	var refused *budget.Error
 	if errors.As(err, &refused) {
 		refused.Err = &unsentError{refused.Err}
@@ -63,11 +65,17 @@ func outgoing(ctx context.Context) (context.Context, *progress, error) {
 	p := &progress{}
 	md, _ := metadata.FromOutgoingContext(ctx)
 	md = metadata.Join(md) // a copy
-	md.Delete(attemptKey)
-	if number != "" {
-		md.Set(attemptKey, number)
-	}
+	put(md, attemptKey, carried.Attempt)
+	put(md, noRetryKey, carried.NoRetry)
 	return metadata.NewOutgoingContext(context.WithValue(ctx, progressKey{}, p), md), p, nil
+}
+
+// put sets what is sent in place of whatever is there; "" is not sent.
+func put(md metadata.MD, key, text string) {
+	md.Delete(key)
+	if text != "" {
+		md.Set(key, text)
+	}
 }
 
 // failed is what is known of a call that ended with err.

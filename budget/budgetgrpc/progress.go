@@ -68,7 +68,7 @@ func (a attempt) phase() budget.Phase {
 
 // noRetry reports whether the trailer asks for no repetition, by our mark or by gRPC's own.
 func (a attempt) noRetry() bool {
-	if values := a.trailer.Get(noRetryKey); len(values) > 0 && values[0] == "1" {
+	if values := a.trailer.Get(noRetryKey); len(values) > 0 && budget.ParseNoRetry(values[0]) {
 		return true
 	}
 	values := a.trailer.Get(pushBackKey)

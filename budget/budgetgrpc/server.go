@@ -17,7 +17,8 @@ import (
 
 // Server gives handlers a budget: what the caller still waits for, and at most what the limits allow. A caller without a deadline gets the most. One whose time has
 // expired, or does not hold the reserve, is answered DEADLINE_EXCEEDED with an ErrorInfo that says that nothing was started. Handlers find the budget by
-// [budget.From], and which attempt of its caller a call is by [budgethttp.CallersAttempt]. Safe for concurrent use.
+// [budget.From], and which attempt of its caller a call is by [budgethttp.CallersAttempt]; the context of a call that came with the mark of [budget.NoRetry] carries it. Attempt numbers and marks
+// that are none, or are there twice, are taken for absent. Safe for concurrent use.
 type Server struct{ limits budgethttp.Limits }
 
 // NewServer returns an error matching [budget.ErrInvalid] for limits that make no sense.
@@ -58,20 +59,24 @@ type served struct {
 func (s *served) Context() context.Context { return s.ctx }
 
 func (s *Server) start(ctx context.Context, method string) (context.Context, func(), error) {
-	number := ""
-	if values := metadata.ValueFromIncomingContext(ctx, attemptKey); len(values) == 1 {
-		number = values[0]
-	}
-	within, b, err := rpc.Start(ctx, s.limits, method, number)
+	within, b, err := rpc.Start(ctx, s.limits, method, rpc.Carried{Attempt: only(ctx, attemptKey), NoRetry: only(ctx, noRetryKey)})
 	if err != nil {
 		return nil, nil, tell(ctx, rpc.Refusal(err))
 	}
 	return within, b.End, nil
 }
 
+// only is what a call came with under key, if it is there once.
+func only(ctx context.Context, key string) string {
+	if values := metadata.ValueFromIncomingContext(ctx, key); len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
+
 // Fail is how a handler answers a call whose work failed with err: a status that says what is known of it, with a RetryInfo where the caller may ask again, and in the trailer the mark that it
-// must not where the failure was repeated here already, so that layers do not multiply. What another attempt may find otherwise is UNAVAILABLE, another refusal FAILED_PRECONDITION; what is unknown
-// is DEADLINE_EXCEEDED, CANCELLED or UNKNOWN. The text of err is not told. ctx is the handler's.
+// must not where the failure was repeated here already, so that layers do not multiply. What another attempt may find otherwise is UNAVAILABLE, another refusal FAILED_PRECONDITION, what was not
+// started for want of time DEADLINE_EXCEEDED with an ErrorInfo that says so; what is unknown is DEADLINE_EXCEEDED, CANCELLED or UNKNOWN. The text of err is not told. ctx is the handler's.
 func Fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 )
 
 // ErrorOf is what an answer says of its request: nil for one below 400; a [*budget.Error] otherwise. 429, and 503 with a Retry-After, are a refusal that another
-// attempt may find otherwise; other answers 4xx are a refusal, except 408 and 499, by which frameworks also answer for a handler that goes on; other 5xx prove nothing, because the service, or what it called, may have done it: that holds
-// for a bare 503 too, which proxies also answer when a service's connection broke after it had the request. An answer at the end of redirections is no refusal either unless each of
+// attempt may find otherwise; other answers 4xx are a refusal, except 408 and 499, by which frameworks also answer for a handler that goes on; 504 with [budget.HeaderNotStarted] is one too; other 5xx prove nothing, because the service, or
+// what it called, may have done it: that holds for a bare 503 too, which proxies also answer when a service's connection broke after it had the request. An answer at the end of redirections is no refusal either unless each of
 // them was 307 or 308, because the first service may have done its part. Retry-After is heeded in both its forms, up to a day, and so is the mark that asks for
 // no repetition. The body is not touched.
 func ErrorOf(resp *http.Response) error {
@@ -20,13 +20,13 @@ func ErrorOf(resp *http.Response) error {
 	}
 	after, hint := retryAfter(resp.Header)
 	e := &budget.Error{Class: budget.Unknown, Phase: budget.PhaseReading, Err: &StatusError{resp.StatusCode},
-		NoRetry: resp.Header.Get(budget.HeaderNoRetry) == "1", RetryAfter: after}
+		NoRetry: budget.ParseNoRetry(resp.Header.Get(budget.HeaderNoRetry)), RetryAfter: after}
 	switch {
 	case resp.Request != nil && redirected(resp.Request):
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable && hint:
 		e.Class, e.Again = budget.Refused, true
 	case resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == clientClosedRequest:
-	case resp.StatusCode < 500:
+	case resp.StatusCode < 500, resp.StatusCode == http.StatusGatewayTimeout && resp.Header.Get(budget.HeaderNotStarted) == "1":
 		e.Class = budget.Refused
 	}
 	return e

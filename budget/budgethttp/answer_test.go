@@ -39,6 +39,9 @@ func TestAnswers(t *testing.T) {
 		"503, after":          {503, http.Header{"Retry-After": {"3"}}, known{class: budget.Refused, again: true, after: 3 * time.Second}},
 		"503, never":          {503, http.Header{"Retry-After": {"3"}, budget.HeaderNoRetry: {"1"}}, known{class: budget.Refused, again: true, after: 3 * time.Second, never: true}},
 		"500, after, never":   {500, http.Header{"Retry-After": {"3"}, budget.HeaderNoRetry: {"1"}}, known{class: budget.Unknown, after: 3 * time.Second, never: true}},
+		"504, not started":    {504, http.Header{budget.HeaderNotStarted: {"1"}, budget.HeaderNoRetry: {"1"}}, known{class: budget.Refused, never: true}},
+		"504, not started?":   {504, http.Header{budget.HeaderNotStarted: {"true"}}, known{class: budget.Unknown}},
+		"500, not started":    {500, http.Header{budget.HeaderNotStarted: {"1"}}, known{class: budget.Unknown}},
 		"a mark that is none": {400, http.Header{budget.HeaderNoRetry: {"0"}}, known{class: budget.Refused}},
 	} {
 		err := ErrorOf(&http.Response{StatusCode: c.code, Header: c.header})
@@ -101,7 +104,8 @@ func TestFail(t *testing.T) {
 		"refused for ever":              {&budget.Error{Class: budget.Refused, RetryAfter: 1<<63 - 1, Err: cause}, 503, budget.Refused, "86400", false},
 		"until a time that is past":     {&budget.Error{Class: budget.NotSent, RetryAfter: -5 * time.Second, Err: cause}, 503, budget.Refused, "0", false},
 		"never":                         {&budget.Error{Class: budget.Refused, Again: true, NoRetry: true, Err: cause}, 503, budget.Refused, "0", true},
-		"no time":                       {&budget.NoTimeError{What: "a request"}, 504, budget.Unknown, "", false},
+		"no time":                       {&budget.NoTimeError{What: "a request"}, 504, budget.Refused, "", false},
+		"no time after an attempt":      {gave(1, &budget.NoTimeError{What: "another"}, cause), 504, budget.Unknown, "", false},
 		"anything":                      {cause, 504, budget.Unknown, "", false},
 		"one attempt":                   {gave(1, budget.ErrNotRepeated, &budget.Error{Class: budget.Unknown, Err: cause}), 504, budget.Unknown, "", false},
 		"several":                       {gave(2, budget.ErrAttempts, &budget.Error{Class: budget.NotSent, Err: cause}), 503, budget.Refused, "0", true},

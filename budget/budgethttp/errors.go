@@ -1,7 +1,6 @@
 package budgethttp
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 )
@@ -13,13 +12,3 @@ type StatusError struct{ Code int }
 func (e *StatusError) Error() string {
 	return "the service answered " + strconv.Itoa(e.Code) + " " + http.StatusText(e.Code)
 }
-
-// otherCallsError is a failure that carries what is known of another call, such as the one whose answer was to be this request's body. It matches what that matches, and hides what would be
-// taken for this request's class.
-type otherCallsError struct{ err error }
-
-// Error is the failure's.
-func (e *otherCallsError) Error() string { return e.err.Error() }
-
-// Is reports whether the failure matches.
-func (e *otherCallsError) Is(target error) bool { return errors.Is(e.err, target) }

@@ -50,9 +50,13 @@ func (l Limits) Start(ctx context.Context, name string, asked budget.Asked, wait
 
 type attemptKey struct{}
 
-// WithCallersAttempt returns a context from which [CallersAttempt] reads what a caller has sent as the number of its attempt. It is for adapters.
-func WithCallersAttempt(ctx context.Context, text string) context.Context {
-	n := budget.ParseAttempt(text)
+// WithCallersMarks returns a context from which [CallersAttempt] reads what a caller has sent as the number of its attempt, and which carries the mark of [budget.NoRetry] if the
+// caller has sent that. It is for adapters.
+func WithCallersMarks(ctx context.Context, attempt, noRetry string) context.Context {
+	if budget.ParseNoRetry(noRetry) {
+		ctx = budget.NoRetry(ctx)
+	}
+	n := budget.ParseAttempt(attempt)
 	if n == 0 {
 		return ctx
 	}

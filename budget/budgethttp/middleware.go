@@ -11,7 +11,9 @@ import (
 )
 
 // Middleware gives the handler's context a budget: what the caller still waits for, and at most what the limits allow. A caller that has not said gets the most; one whose
-// time has expired is answered 504 and the handler is not called, because nobody waits for its answer; what is no number is answered 400.
+// time has expired, or does not hold the reserve, is answered 504 with [budget.HeaderNotStarted], which [ErrorOf] reads as a refusal, and the handler is not called, because nobody waits for its
+// answer; what is no number is answered 400. A request that came with the mark of [budget.NoRetry] has a marked context: its handler's [budget.Do] repeats nothing. Attempt numbers and marks
+// that are none are taken for absent.
 //
 // It returns an error matching [budget.ErrInvalid] for limits that make no sense.
 func Middleware(l Limits, next http.Handler) (http.Handler, error) {
@@ -26,12 +28,13 @@ func Middleware(l Limits, next http.Handler) (http.Handler, error) {
 		}
 		b, err := l.Start(r.Context(), r.Pattern, asked, wait)
 		if err != nil {
+			w.Header().Set(budget.HeaderNotStarted, "1")
 			w.Header().Set(budget.HeaderNoRetry, "1") // the caller's time will not be more by the next attempt
 			http.Error(w, err.Error(), http.StatusGatewayTimeout)
 			return
 		}
 		defer b.End()
-		next.ServeHTTP(w, r.WithContext(WithCallersAttempt(b.Context(), r.Header.Get(budget.HeaderAttempt))))
+		next.ServeHTTP(w, r.WithContext(WithCallersMarks(b.Context(), r.Header.Get(budget.HeaderAttempt), r.Header.Get(budget.HeaderNoRetry))))
 	}), nil
 }
 
@@ -48,12 +51,13 @@ func askedOf(r *http.Request) (budget.Asked, time.Duration, error) {
 
 // Fail answers a request whose work failed with err: with what is known of it, when the caller may ask again, and the mark that it must not where the failure
 // was repeated here already, or was not for want of tokens, so that layers do not multiply. A refusal is 503 with Retry-After if another attempt may find it otherwise,
-// else 422; what was not sent is 503 with Retry-After; what was not done for want of time is 504, and so is what is unknown.
+// else 422; what was not sent is 503 with Retry-After; what was not started for want of time is 504 with [budget.HeaderNotStarted], and what is unknown is 504 without.
 func Fail(w http.ResponseWriter, err error) {
 	var known *budget.Error
 	code := http.StatusGatewayTimeout
+	class := budget.ClassOf(err)
 	if errors.As(err, &known) {
-		switch class := budget.ClassOf(err); {
+		switch {
 		case class == budget.Refused && (known.Again || known.RetryAfter > 0), class == budget.NotSent:
 			code = http.StatusServiceUnavailable
 		case class == budget.Refused:
@@ -62,11 +66,13 @@ func Fail(w http.ResponseWriter, err error) {
 		if known.RetryAfter > 0 || code == http.StatusServiceUnavailable { // without it 503 proves nothing: see ErrorOf
 			w.Header().Set("Retry-After", strconv.FormatInt(int64((min(max(0, known.RetryAfter), maxRetryAfter)+time.Second-1)/time.Second), 10))
 		}
+	} else if class == budget.NotSent {
+		w.Header().Set(budget.HeaderNotStarted, "1")
 	}
 	if NoRetry(err) {
 		w.Header().Set(budget.HeaderNoRetry, "1")
 	}
-	http.Error(w, fmt.Sprintf("what is known of this request: %v", budget.ClassOf(err)), code)
+	http.Error(w, fmt.Sprintf("what is known of this request: %v", class), code)
 }
 
 // NoRetry reports whether a failure is told with the mark that asks the caller not to repeat it: somebody behind asked for that, it was repeated here, or the

@@ -44,7 +44,8 @@ func serves(wrap middleware) error {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		switch {
-		case w.Code != c.code, c.least == 0 && of != nil, left < c.least, c.least > 0 && left > c.least+10*time.Second, of != nil && of.Reserved() != 2*time.Second, w.Code == 504 && w.Header().Get(budget.HeaderNoRetry) != "1":
+		case w.Code != c.code, c.least == 0 && of != nil, left < c.least, c.least > 0 && left > c.least+10*time.Second, of != nil && of.Reserved() != 2*time.Second, w.Code == 504 && w.Header().Get(budget.HeaderNoRetry) != "1",
+			w.Code == 504 && budget.ClassOf(ErrorOf(w.Result())) != budget.Refused:
 			wrong = append(wrong, errors.New(name+": "+http.StatusText(w.Code)+", "+left.String()))
 		case of != nil && of.Context().Err() == nil:
 			wrong = append(wrong, errors.New(name+": its budget goes on"))
@@ -75,6 +76,17 @@ func rewritten(change func(header []string) []string) middleware {
 	}
 }
 
+// forgetful answers without one of the headers.
+type forgetful struct {
+	http.ResponseWriter
+	name string
+}
+
+func (f *forgetful) WriteHeader(code int) {
+	f.Header().Del(f.name)
+	f.ResponseWriter.WriteHeader(code)
+}
+
 // TestCarelessMiddlewareIsCaught: none of these passes [TestMiddleware].
 func TestCarelessMiddlewareIsCaught(t *testing.T) {
 	for name, twin := range map[string]middleware{
@@ -94,6 +106,12 @@ func TestCarelessMiddlewareIsCaught(t *testing.T) {
 			}
 			return header
 		}),
+		"an expired caller may have been served": func(l Limits, next http.Handler) (http.Handler, error) {
+			sound, err := Middleware(l, next)
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				sound.ServeHTTP(&forgetful{w, budget.HeaderNotStarted}, r)
+			}), err
+		},
 		"the last of two": rewritten(func(header []string) []string { return header[max(0, len(header)-1):] }),
 	} {
 		if serves(twin) == nil {

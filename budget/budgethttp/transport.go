@@ -5,13 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/tenure-go/tenure/budget"
 )
 
-// Transport sends with each request what is left of its context, and which attempt it is, and classifies failures: an error of RoundTrip, or of reading the
+// Transport sends with each request what is left of its context, which attempt it is, and the mark of [budget.NoRetry] where its context carries it, and classifies failures: an error of RoundTrip, or of reading the
 // body, is a [*budget.Error]. Answers are passed on as they are; see [ErrorOf]. What is left is counted before a connection is looked for: a service may believe that its
 // caller waits longer than it does, by the time that took.
 //
@@ -79,15 +78,19 @@ func headers(of http.Header, wire budget.Wire) http.Header {
 	if out == nil {
 		out = http.Header{}
 	}
-	out.Del(budget.HeaderRemaining)
-	out.Del(budget.HeaderAttempt)
-	if millis := wire.Millis(); millis != "" {
-		out.Set(budget.HeaderRemaining, millis)
-	}
-	if wire.Attempt > 0 {
-		out.Set(budget.HeaderAttempt, strconv.Itoa(wire.Attempt))
-	}
+	put(out, budget.HeaderRemaining, wire.Millis())
+	put(out, budget.HeaderAttempt, wire.Number())
+	put(out, budget.HeaderNoRetry, wire.Mark())
 	return out
+}
+
+// put sets what is sent in place of whatever is there; "" is not sent.
+func put(h http.Header, name, text string) {
+	if text == "" {
+		h.Del(name)
+		return
+	}
+	h.Set(name, text)
 }
 
 // stage is how far a request has come.
@@ -148,11 +151,7 @@ func (p *progress) failed(req *http.Request, err error) *budget.Error {
 	if s != atNothing && s < atSending && !redirected(req) {
 		class = budget.NotSent
 	}
-	e := &budget.Error{Class: class, Phase: s.phase(), Err: err}
-	if budget.ClassOf(e) != class {
-		e.Err = &otherCallsError{err}
-	}
-	return e
+	return &budget.Error{Class: class, Phase: s.phase(), Err: err}
 }
 
 // body says of a failure to read it that the outcome is unknown: the answer had begun.

@@ -4,7 +4,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/tenure-go/tenure/budget"
@@ -39,6 +38,12 @@ const (
 	DataLoss           Code = 15
 	Unauthenticated    Code = 16
 )
+
+// Carried is what travels with a call beside its deadline, as it is sent; "" for what does not.
+type Carried struct {
+	Attempt string // the number of its attempt
+	NoRetry string // the mark that it is not to be repeated below
+}
 
 // Answer is what the other side has said of a call that failed. What a client made up itself is none.
 type Answer struct {
@@ -102,6 +107,8 @@ func Tell(err error) Told {
 		t.Code, t.Hint, t.RetryAfter = Unavailable, true, known.RetryAfter
 	case class == budget.Refused:
 		t.Code = FailedPrecondition
+	case class == budget.NotSent: // for want of time, and by nobody's answer
+		t.Code, t.NotStarted = DeadlineExceeded, true
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, budget.ErrNoTime):
 		t.Code = DeadlineExceeded
 	case errors.Is(err, context.Canceled):
@@ -115,8 +122,8 @@ func Refusal(err error) Told {
 	return Told{Code: DeadlineExceeded, Text: err.Error(), NotStarted: true, NoRetry: true}
 }
 
-// Start begins the budget of a call whose deadline is that of ctx, as the protocol has read it.
-func Start(ctx context.Context, l budgethttp.Limits, method, attempt string) (context.Context, *budget.Budget, error) {
+// Start begins the budget of a call whose deadline is that of ctx, as the protocol has read it, and which came with that.
+func Start(ctx context.Context, l budgethttp.Limits, method string, came Carried) (context.Context, *budget.Budget, error) {
 	asked, wait := budget.Absent, time.Duration(0)
 	if deadline, ok := ctx.Deadline(); ok {
 		asked, wait = budget.Positive, time.Until(deadline)
@@ -128,21 +135,18 @@ func Start(ctx context.Context, l budgethttp.Limits, method, attempt string) (co
 	if err != nil {
 		return nil, nil, err
 	}
-	return budgethttp.WithCallersAttempt(b.Context(), attempt), b, nil
+	return budgethttp.WithCallersMarks(b.Context(), came.Attempt, came.NoRetry), b, nil
 }
 
-// Outgoing is what to send with a call: the number of its attempt, "" for none. The error is classified: the call must not be sent.
-func Outgoing(ctx context.Context) (attempt string, err error) {
+// Outgoing is what to send with a call. The error is classified: the call must not be sent.
+func Outgoing(ctx context.Context) (Carried, error) {
 	wire, err := budget.Outgoing(ctx)
 	var ended *budget.Error
 	switch {
 	case errors.As(err, &ended):
-		return "", &budget.Error{Class: budget.NotSent, Err: ended.Err}
+		return Carried{}, &budget.Error{Class: budget.NotSent, Err: ended.Err}
 	case err != nil:
-		return "", &budget.Error{Class: budget.NotSent, Err: err}
+		return Carried{}, &budget.Error{Class: budget.NotSent, Err: err}
 	}
-	if wire.Attempt == 0 {
-		return "", nil
-	}
-	return strconv.Itoa(wire.Attempt), nil
+	return Carried{Attempt: wire.Number(), NoRetry: wire.Mark()}, nil
 }

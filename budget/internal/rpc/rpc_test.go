@@ -80,15 +80,16 @@ func TestTell(t *testing.T) {
 		again bool
 		never bool
 	}{
-		"not sent":        {&budget.Error{Class: budget.NotSent, Err: errTest}, Unavailable, budget.Refused, true, false},
-		"refused":         {&budget.Error{Class: budget.Refused, Err: errTest}, FailedPrecondition, budget.Refused, false, false},
-		"refused for now": {&budget.Error{Class: budget.Refused, RetryAfter: time.Second, Err: errTest}, Unavailable, budget.Refused, true, false},
-		"unknown":         {&budget.Error{Class: budget.Unknown, Err: errTest}, Unknown, budget.Unknown, false, false},
-		"deadline":        {&budget.Error{Class: budget.Unknown, Err: context.DeadlineExceeded}, DeadlineExceeded, budget.Unknown, false, false},
-		"cancelled":       {context.Canceled, Canceled, budget.Unknown, false, false},
-		"no time":         {&budget.NoTimeError{}, DeadlineExceeded, budget.Unknown, false, false},
-		"repeated":        {&budget.GaveUpError{Why: budget.ErrAttempts, Last: &budget.Error{Class: budget.NotSent, Err: errTest}, Class: budget.NotSent, Attempts: 3}, Unavailable, budget.Refused, true, true},
-		"throttled":       {&budget.GaveUpError{Why: budget.ErrThrottled, Last: errTest, Class: budget.Unknown, Attempts: 1}, Unknown, budget.Unknown, false, true},
+		"not sent":                 {&budget.Error{Class: budget.NotSent, Err: errTest}, Unavailable, budget.Refused, true, false},
+		"refused":                  {&budget.Error{Class: budget.Refused, Err: errTest}, FailedPrecondition, budget.Refused, false, false},
+		"refused for now":          {&budget.Error{Class: budget.Refused, RetryAfter: time.Second, Err: errTest}, Unavailable, budget.Refused, true, false},
+		"unknown":                  {&budget.Error{Class: budget.Unknown, Err: errTest}, Unknown, budget.Unknown, false, false},
+		"deadline":                 {&budget.Error{Class: budget.Unknown, Err: context.DeadlineExceeded}, DeadlineExceeded, budget.Unknown, false, false},
+		"cancelled":                {context.Canceled, Canceled, budget.Unknown, false, false},
+		"no time":                  {&budget.NoTimeError{}, DeadlineExceeded, budget.Refused, false, false},
+		"no time after an attempt": {&budget.GaveUpError{Why: &budget.NoTimeError{}, Last: errTest, Class: budget.Unknown, Attempts: 1}, DeadlineExceeded, budget.Unknown, false, false},
+		"repeated":                 {&budget.GaveUpError{Why: budget.ErrAttempts, Last: &budget.Error{Class: budget.NotSent, Err: errTest}, Class: budget.NotSent, Attempts: 3}, Unavailable, budget.Refused, true, true},
+		"throttled":                {&budget.GaveUpError{Why: budget.ErrThrottled, Last: errTest, Class: budget.Unknown, Attempts: 1}, Unknown, budget.Unknown, false, true},
 		"repeated, and an earlier attempt is unknown": {&budget.GaveUpError{Why: budget.ErrAttempts, Last: &budget.Error{Class: budget.NotSent, Err: errTest}, Class: budget.Unknown, Attempts: 3}, Unknown, budget.Unknown, false, true},
 		"anything": {errTest, Unknown, budget.Unknown, false, false},
 	} {
