@@ -15,6 +15,8 @@ type Budget struct {
 	reserve time.Duration
 	ctx     context.Context
 	cancel  context.CancelFunc
+	over    context.CancelCauseFunc // ends ctx where the machine has slept for too long
+	asleep  asleep
 
 	mu      sync.Mutex
 	entries []Entry
@@ -43,7 +45,7 @@ func Named(name string) Option { return func(b *Budget) { b.name = name } }
 // The caller calls [Budget.End] when it is done. Start returns an error matching [ErrInvalid] for a total that is not positive or above a year, and for a
 // reserve that is negative or not below the total, and one matching [ErrNoTime] if ctx has no more left than the reserve.
 func Start(ctx context.Context, total time.Duration, options ...Option) (*Budget, error) {
-	b := &Budget{name: "budget", begun: time.Now(), total: total}
+	b := &Budget{name: "budget", begun: time.Now(), total: total, asleep: newAsleep()}
 	for _, o := range options {
 		o(b)
 	}
@@ -53,8 +55,9 @@ func Start(ctx context.Context, total time.Duration, options ...Option) (*Budget
 	case b.reserve < 0 || b.reserve >= total:
 		return nil, &InvalidError{"reserve", fmt.Sprintf("%v of a total of %v; want at least 0 and less than the total", b.reserve, total)}
 	}
+	b.asleep.begin(b.begun)
 	if deadline, ok := ctx.Deadline(); ok {
-		b.total = min(total, deadline.Sub(b.begun))
+		b.total = min(total, rest(ctx, deadline.Sub(b.begun)))
 	}
 	left := b.total - b.reserve
 	if ctx.Err() != nil {
@@ -64,6 +67,7 @@ func Start(ctx context.Context, total time.Duration, options ...Option) (*Budget
 		return nil, &NoTimeError{What: b.name, Needs: 1, Left: left, Reserve: b.reserve}
 	}
 	b.entries = b.first[:0]
+	ctx, b.over = context.WithCancelCause(ctx)
 	ctx, b.cancel = context.WithTimeout(ctx, b.total)
 	b.ctx = &budgetContext{ctx, b}
 	return b, nil
@@ -94,10 +98,10 @@ func From(ctx context.Context) *Budget {
 func (b *Budget) Context() context.Context { return b.ctx }
 
 // End gives back what the budget holds and ends its context. It may be called twice.
-func (b *Budget) End() { b.cancel() }
-
-// spent is how long the budget has run.
-func (b *Budget) spent() time.Duration { return time.Since(b.begun) }
+func (b *Budget) End() {
+	b.cancel()
+	b.over(nil)
+}
 
 // Remaining is what is left for attempts: up to the reserve. It is never negative.
 func (b *Budget) Remaining() time.Duration { return max(0, b.total-b.reserve-b.spent()) }
@@ -150,7 +154,7 @@ func (b *Budget) Attempt(ctx context.Context, t Try) (attempt context.Context, d
 	if err != nil {
 		return nil, nil, err
 	}
-	attempt, cancel := context.WithDeadline(ctx, b.begun.Add(at+within)) // however long it takes to come here
+	attempt, cancel := context.WithDeadline(ctx, b.instant(at+within)) // however long it takes to come here
 	return attempt, func(err error) {
 		cancel()
 		b.note(Entry{Kind: KindAttempt, Name: t.Name, At: at, Took: b.spent() - at, Allowed: within, Err: err})
@@ -185,7 +189,7 @@ func (b *Budget) left(ctx context.Context, at time.Duration) time.Duration {
 		return left
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		left = min(left, deadline.Sub(b.begun)-at)
+		left = min(left, b.timeOf(deadline)-at)
 	}
 	return left
 }

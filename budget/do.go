@@ -144,7 +144,7 @@ func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, 
 
 // one makes attempt n.
 func (b *Budget) one(ctx context.Context, p *Policy, n int, within, at time.Duration, fn func(context.Context) error) error {
-	timed, cancel := context.WithDeadline(ctx, b.begun.Add(at+within)) // however long it takes to come here
+	timed, cancel := context.WithDeadline(ctx, b.instant(at+within)) // however long it takes to come here
 	defer cancel()
 	own := &attemptContext{Context: timed, n: n}
 	if p.NoRetryBelow {

@@ -9,6 +9,7 @@
 // The end of a budget ends waiting and nothing else. It does not mean that the remote effect did not happen, that an attempt has stopped, or that a lease
 // is over: those are the business of packages operation, worker and lease.
 //
-// Time is that of Go's monotonic clock: steps of the wall clock change nothing. On Linux it stands still while the machine sleeps, so a budget that slept with it
-// goes on where it was; who must not act late after a resume asks its lease. Durations cross process borders, instants never do: see [Wire].
+// Time is that of Go's monotonic clock and, on Linux, what the machine slept meanwhile, which that clock leaves out; steps of the wall clock change nothing. A budget that was slept through is spent: nothing is started
+// under it and nothing sent, and its contexts end as soon as anything of it is looked at. A wait that is going on does not wake by it: it ends when Go's clock says so. Durations cross process borders, instants never
+// do: see [Wire].
 package budget

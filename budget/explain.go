@@ -34,8 +34,9 @@ type Explanation struct {
 	Name                 string
 	Total, Reserve, Left time.Duration // Left is before the reserve
 	Spent                time.Duration
-	Entries              []Entry // in the order of their ends
-	Dropped              int     // entries beyond the 256 that are kept
+	Slept                time.Duration // by the machine, since the budget began
+	Entries              []Entry       // in the order of their ends
+	Dropped              int           // entries beyond the 256 that are kept
 }
 
 func (b *Budget) note(e Entry) {
@@ -52,8 +53,9 @@ func (b *Budget) note(e Entry) {
 func (b *Budget) Explain() Explanation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	spent := b.spent() // before it is asked for what was slept
 	return Explanation{
-		Name: b.name, Total: b.total, Reserve: b.reserve, Left: b.Remaining(), Spent: min(b.spent(), b.total),
+		Slept: time.Duration(b.asleep.slept.Load()), Name: b.name, Total: b.total, Reserve: b.reserve, Left: b.Remaining(), Spent: min(spent, b.total),
 		Entries: append([]Entry(nil), b.entries...), Dropped: b.dropped,
 	}
 }
@@ -62,6 +64,9 @@ func (b *Budget) Explain() Explanation {
 func (e Explanation) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %v of %v spent, %v left before the reserve of %v\n", e.Name, short(e.Spent), e.Total, short(e.Left), e.Reserve)
+	if e.Slept > 0 {
+		fmt.Fprintf(&out, "  the machine slept for %v\n", short(e.Slept))
+	}
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, x := range e.Entries {
 		fmt.Fprintf(w, "  at %v\t%s\t%s\t%s\t%s\n", short(x.At), x.Kind, orDash(x.Name), x.span(), x.outcome())
@@ -109,6 +114,9 @@ func short(d time.Duration) time.Duration {
 func (e Explanation) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.String("name", e.Name), slog.Duration("total", e.Total), slog.Duration("reserve", e.Reserve), slog.Duration("spent", e.Spent), slog.Duration("left", e.Left),
+	}
+	if e.Slept > 0 {
+		attrs = append(attrs, slog.Duration("slept", e.Slept))
 	}
 	for i, x := range e.Entries {
 		attrs = append(attrs, slog.Group(fmt.Sprintf("entry_%d", i+1), slog.String("kind", string(x.Kind)), slog.String("name", x.Name), slog.Duration("at", x.At),

@@ -78,7 +78,7 @@ func (s *Split) Part(name string, options ...Option) (*Budget, error) {
 		return nil, err
 	}
 	within := min(free, max(needs, time.Duration(p.Share*float64(s.left))))
-	ctx, cancel := context.WithDeadline(s.b.ctx, s.b.begun.Add(at+within)) // however long it takes to come here
+	ctx, cancel := context.WithDeadline(s.b.ctx, s.b.instant(at+within)) // however long it takes to come here
 	part, err := Start(ctx, within, append([]Option{Named(name)}, options...)...)
 	if err != nil {
 		cancel()
