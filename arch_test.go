@@ -25,7 +25,7 @@ func importTable() []importRow {
 		{"fence/object", []string{"fence"}, "the rule for objects; who uses it with a client of their own brings no other"},
 		{"fence/object/s3", []string{"fence/object", "github.com/minio/minio-go/v7"}, "an adapter imports its own client, and the rule"},
 		{"fence/fencehttp", []string{"fence"}, "the door of a service: whoever stands behind it brings no store along"},
-		{"budget", nil, "waiting is everybody's, so it brings nothing along"},
+		{"budget", []string{"internal/clock"}, "waiting is everybody's, so it brings nothing along but the clock that goes on while the machine sleeps"},
 		{"budget/admission", []string{"budget", "budget/budgethttp", "github.com/failsafe-go/failsafe-go"}, "how much is let in is learnt by a limiter that others keep; who waits, and in what order, is its own"},
 		{"budget/budgethttp", []string{"budget"}, "an adapter of the standard library's own protocol"},
 		{"budget/internal/rpc", []string{"budget", "budget/budgethttp"}, "what gRPC and Connect have in common, so that their adapters, modules of their own, cannot differ"},
