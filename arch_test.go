@@ -50,7 +50,7 @@ func importTable() []importRow {
 			"the contract; whoever implements or uses it brings no driver along"},
 		{"lease/leasetest", []string{"fence", "lease"},
 			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
-		{"store/memory", []string{"fence", "lease", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
+		{"store/memory", []string{"fence", "lease", "operation", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
 		{"store/sqlite", []string{"fence", "lease", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
 			"a store imports its own driver and no sibling"},
 		{"store/postgres", []string{"fence", "lease", "internal/clock", "github.com/jackc/pgx/v5"}, "a store imports its own driver and no sibling"},
@@ -94,6 +94,8 @@ func exceptions() []exception {
 			"a fact of the running process, read once by sync.OnceValue and never assigned: Verify, Enter and Admit have no store to keep it in"},
 		{"no package variable", "internal/testdb/home.go: package variable binary",
 			"the server that all tests of a binary share: go test hands them nothing in common, and one server a test costs each a second"},
+		{"interface size", "operation/store.go: interface Backend has more than 7 methods",
+			"the sum of four contracts, for wiring and for the suite: whoever uses operations takes one of the four"},
 	}
 }
 

@@ -19,6 +19,12 @@ var (
 	ErrUndecided = errors.New("undecided")
 	// ErrStale: the attempt is not the current one any more. What it reported was recorded; it moved nothing. See [StaleError].
 	ErrStale = errors.New("stale attempt")
+	// ErrNotFound: no operation has that id, or it was forgotten. Nothing was changed. See [NotFoundError].
+	ErrNotFound = errors.New("not found")
+	// ErrUnknown: the request may or may not have been applied. Repeating it settles which. See [UnknownError].
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrUnavailable: the store could not be asked. The request was certainly not applied. See [UnavailableError].
+	ErrUnavailable = errors.New("unavailable")
 )
 
 // InvalidError matches [ErrInvalid].
@@ -76,3 +82,51 @@ func (e *StaleError) Error() string {
 
 // Is makes the error match [ErrStale].
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// NotFoundError matches [ErrNotFound].
+type NotFoundError struct {
+	ID string
+}
+
+// Error names the id.
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("operation: %q is not known: it was never submitted, or it was forgotten long after its decision", e.ID)
+}
+
+// Is makes the error match [ErrNotFound].
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// UnknownError matches [ErrUnknown].
+type UnknownError struct {
+	Op  string
+	ID  string // empty for a call about many
+	Err error
+}
+
+// Error says what is unknown and what to do.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("operation: whether %s of %q was applied is unknown: %v; the same call again settles it", e.Op, e.ID, e.Err)
+}
+
+// Is makes the error match [ErrUnknown].
+func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
+
+// Unwrap returns the cause.
+func (e *UnknownError) Unwrap() error { return e.Err }
+
+// UnavailableError matches [ErrUnavailable].
+type UnavailableError struct {
+	Op  string
+	Err error
+}
+
+// Error says that nothing was done.
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("operation: %s was not applied: %v", e.Op, e.Err)
+}
+
+// Is makes the error match [ErrUnavailable].
+func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
+
+// Unwrap returns the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }

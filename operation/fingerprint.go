@@ -9,12 +9,6 @@ import (
 // Fingerprint is of a kind and its request, so that one id is never taken for two requests.
 type Fingerprint [sha256.Size]byte
 
-// MaxID and MaxKind are the largest sizes of an id and a kind, in bytes.
-const (
-	MaxID   = 256
-	MaxKind = 128
-)
-
 // FingerprintOf is the fingerprint of a kind and the bytes of its request. The caller sees to it that one request always has the same bytes; [encoding/json] writes
 // the fields of a struct in one order and the keys of a map sorted, which is enough where one program writes them.
 func FingerprintOf(kind string, request []byte) Fingerprint {

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tenure-go/tenure/fence"
 )
@@ -60,6 +61,8 @@ type Attempt struct {
 	Known  Known
 	Result []byte // of an effective one: what the provider answered
 	Reason string // of a refused one, or why nothing is known
+	// Began and Ended are how long ago, by the store's clock. No rule reads them.
+	Began, Ended time.Duration
 }
 
 // Operation is the record of one operation, as a store holds it.
@@ -78,6 +81,8 @@ type Operation struct {
 	Conflicts []Conflict
 	// Compensates is the id of the operation that this one undoes, or empty.
 	Compensates string
+	// NotAfter is the instant that every attempt carries, after which the provider refuses the effect; zero where there is none. See [Job].
+	NotAfter time.Time
 }
 
 // Conflict is an answer that came after a decision and contradicts it.

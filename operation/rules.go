@@ -31,6 +31,20 @@ func (o *Operation) Begin(number fence.Token, worker string, again bool) (*Opera
 	return next, nil
 }
 
+// GiveUp decides that there will be no further attempt of an operation of which none can have had an effect: it has failed. Otherwise it is a [*StateError], matching [ErrDecided] or
+// [ErrUndecided].
+func (o *Operation) GiveUp(reason string) (*Operation, error) {
+	switch {
+	case o.State.Decided():
+		return nil, &StateError{Kind: ErrDecided, ID: o.ID, State: o.State, What: "giving up"}
+	case !o.harmless():
+		return nil, &StateError{Kind: ErrUndecided, ID: o.ID, State: o.State, What: "giving up while an attempt may have had its effect"}
+	}
+	next := o.clone()
+	next.State, next.Reason = Failed, reason
+	return next, nil
+}
+
 // Answer is what is learned of one attempt: from its own worker, at once or late, from a webhook, or from nobody.
 type Answer struct {
 	Known  Known // not Open
@@ -73,7 +87,7 @@ func (o *Operation) Report(number fence.Token, answer Answer) (*Operation, error
 		if o.decidedAs(answer) {
 			return next, nil
 		}
-		next.contradict(number, answer)
+		next.contradict(Conflict{Attempt: number, Result: answer.Result, Reason: Cut(fmt.Sprintf("%v after the operation was %v: %s", answer.Known, o.State, answer.Reason))})
 		return next, stale
 	}
 	next.settle(answer.Final && number == o.Current())
@@ -101,19 +115,22 @@ func learned(was, now Known) bool {
 // decidedAs reports whether an answer agrees with the decision: one without an answer says nothing, and that one attempt had no effect does not mean that another had none.
 func (o *Operation) decidedAs(a Answer) bool {
 	if a.Known == Effective {
-		return o.State == Succeeded && bytes.Equal(o.Result, a.Result)
+		return o.State == Succeeded && sameResult(o.Result, a.Result)
 	}
 	return true
 }
 
-// contradict records an answer that came against the decision, once.
-func (o *Operation) contradict(number fence.Token, a Answer) {
-	for _, c := range o.Conflicts {
-		if c.Attempt == number && bytes.Equal(c.Result, a.Result) {
+// sameResult compares byte by byte; one that is empty, because nothing was told or it was forgotten, contradicts nothing.
+func sameResult(a, b []byte) bool { return len(a) == 0 || len(b) == 0 || bytes.Equal(a, b) }
+
+// contradict records what was said against the decision, once.
+func (o *Operation) contradict(c Conflict) {
+	for _, known := range o.Conflicts {
+		if c.Attempt == known.Attempt && bytes.Equal(c.Result, known.Result) {
 			return
 		}
 	}
-	o.Conflicts = append(o.Conflicts, Conflict{Attempt: number, Result: a.Result, Reason: fmt.Sprintf("%v after the operation was %v: %s", a.Known, o.State, a.Reason)})
+	o.Conflicts = append(o.Conflicts, c)
 }
 
 // settle finds the state of an operation that is undecided, from what is known of its attempts. final: the current one was refused for good.
@@ -163,6 +180,8 @@ func (o *Operation) Inquired(f Finding, result []byte, reason string) (*Operatio
 	switch {
 	case f < Found || f > NotObserved:
 		return nil, &InvalidError{"finding", fmt.Sprint(int(f))}
+	case f == PastInstant && o.NotAfter.IsZero():
+		return nil, &InvalidError{"finding", "no attempt carried an instant after which the provider refuses it"}
 	case f == NotObserved:
 		return next, nil
 	case !o.State.Decided() && f == Found:
@@ -172,11 +191,11 @@ func (o *Operation) Inquired(f Finding, result []byte, reason string) (*Operatio
 		next.State, next.Reason = Failed, reason
 		return next, nil
 	}
-	agrees := f == Found && o.State == Succeeded && bytes.Equal(o.Result, result) || f != Found && o.State != Succeeded
+	agrees := f == Found && o.State == Succeeded && sameResult(o.Result, result) || f != Found && o.State != Succeeded
 	if agrees {
 		return next, nil
 	}
-	next.Conflicts = append(next.Conflicts, Conflict{Result: result, Reason: fmt.Sprintf("an inquiry found otherwise after the operation was %v: %s", o.State, reason)})
+	next.contradict(Conflict{Result: result, Reason: Cut(fmt.Sprintf("found otherwise after the operation was %v: %s", o.State, reason))})
 	return next, &StateError{Kind: ErrDecided, ID: o.ID, State: o.State, What: "the finding of an inquiry"}
 }
 

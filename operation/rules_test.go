@@ -3,6 +3,7 @@ package operation
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/fence"
 )
@@ -204,10 +205,26 @@ func TestFindings(t *testing.T) {
 	}{
 		"found": {at(t, NoAnswer), Found, Succeeded, nil}, "refused and closed": {at(t, NoAnswer), Closed, Failed, nil}, "past its instant": {at(t, NoAnswer), PastInstant, Failed, nil},
 		"not observed": {at(t, NoAnswer), NotObserved, Uncertain, nil}, "found again": {at(t, Effective), Found, Succeeded, nil}, "none": {at(t, NoAnswer), 0, 0, ErrInvalid},
-		"closed after a success": {at(t, Effective), Closed, Succeeded, ErrDecided},
+		"closed after a success":            {at(t, Effective), Closed, Succeeded, ErrDecided},
+		"past an instant that none carried": {at(t, NoAnswer), PastInstant, 0, ErrInvalid},
 	} {
+		if name == "past its instant" {
+			c.before.NotAfter = time.Unix(1, 0)
+		}
 		o, err := c.before.Inquired(c.finding, []byte("r"), "asked")
 		if !errors.Is(err, c.err) || o != nil && o.State != c.want || (o == nil) != (c.want == 0) {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+	}
+}
+
+// TestGivingUp: only while no attempt can have had an effect.
+func TestGivingUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		before *Operation
+		want   error
+	}{"pending": {at(t), nil}, "refused": {at(t, Refused), nil}, "at work": {at(t, Open), ErrUndecided}, "uncertain": {at(t, NoAnswer), ErrUndecided}, "decided": {at(t, Effective), ErrDecided}} {
+		if o, err := c.before.GiveUp("no attempt is left"); !errors.Is(err, c.want) || err == nil && (o.State != Failed || o.Reason == "") {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
 	}

@@ -29,9 +29,14 @@ func shutDown(t testing.TB, s *Store) {
 	_ = s.Shutdown(ctx) // its server may be down
 }
 
-// deadlocks counts what the server has reported of the harness's database.
-func deadlocks(h *harness) int {
-	return strings.Count(h.server.LogOf(h.database), "deadlock detected")
+// deadlocks counts what the server has reported of the harness's database, and says who waited for whom.
+func deadlocks(h *harness) (int, string) {
+	log := h.server.LogOf(h.database)
+	n := strings.Count(log, "deadlock detected")
+	if n == 0 {
+		return 0, ""
+	}
+	return n, log[strings.Index(log, "deadlock detected"):]
 }
 
 func uuids(ids []fence.ID) []pgtype.UUID {

@@ -122,8 +122,8 @@ func (r *rig) judge(c *course) {
 	if err := r.Check(context.Background()); err != nil {
 		r.t.Error(err)
 	}
-	if n := deadlocks(r.harness); n > 0 && !c.stepped {
-		r.t.Errorf("%d deadlocks", n)
+	if n, log := deadlocks(r.harness); n > 0 && !c.stepped {
+		r.t.Errorf("%d deadlocks: %s", n, log)
 	}
 }
 

@@ -135,7 +135,7 @@ func mutual(ctx context.Context, r *rig) error {
 
 // noDeadlock reads what the server saw: the store repeats what a deadlock ended.
 func (r *rig) noDeadlock() error {
-	if n := deadlocks(r.harness); n > 0 {
+	if n, _ := deadlocks(r.harness); n > 0 {
 		return broken("%d deadlocks", n)
 	}
 	return nil
