@@ -15,6 +15,11 @@ import (
 // Call takes a connection and uses it. Waiting for a connection of a pool and making one may time out as well as the statement can, and only in the second case may
 // something have been done. acquire is the pool's own method, such as (*pgxpool.Pool).Acquire or (*sql.DB).Conn; use gives the connection back.
 //
+// use keeps to the connection that it is given. The methods of (*sql.DB), and of a statement that was prepared on it, repeat by themselves what a driver answers with driver.ErrBadConn, up to twice
+// and without a pause: no [budget.Throttle] counts that, the mark of [budget.NoRetry] does not hold it back, and what is seen here is the last of three attempts. Those of (*sql.Conn) and (*sql.Tx)
+// do not; a statement that was prepared on a connection answers sql.ErrConnDone then, which is unknown. A driver is to answer driver.ErrBadConn only where nothing can have been done, and [Classify]
+// believes it: of a driver that does so later, what was done is called not sent, and may be done three times.
+//
 // It returns nil or a [*budget.Error]: [budget.NotSent] if no connection was got, with the phase as far as the error tells it, else what [Classify] says.
 func Call[C any](ctx context.Context, acquire func(context.Context) (C, error), use func(context.Context, C) error) error {
 	conn, err := acquire(ctx)
@@ -55,9 +60,7 @@ func Classify(err error) error {
 		return err
 	}
 	whole := *found
-	if whole.Err = err; budget.ClassOf(&whole) != whole.Class {
-		whole.Err = &otherCallsError{err}
-	}
+	whole.Err = err
 	return &whole
 }
 
