@@ -23,6 +23,13 @@ const (
 func sessionTrials() []trial {
 	return []trial{
 		{
+			name: "several names with a bound",
+			run:  endTogether,
+			twins: map[string][]edit{
+				"each name has an instant of its own": {{"take", "hold_until = v_until,", "hold_until = clock_timestamp() + p_max_hold,"}},
+			},
+		},
+		{
 			name: "a renewal waits past the expiry",
 			run:  renewalWaits,
 			twins: map[string][]edit{
@@ -303,4 +310,21 @@ func (r *rig) duplicateMeetsRenewal(ctx context.Context, function string) error 
 	}
 	x.commit(ctx)
 	return <-late
+}
+
+// endTogether: the names of an acquisition pass their bound at one instant. Else somebody takes the first of them while the second is still held, and a release
+// finds an acquisition that has lost a name for no reason.
+func endTogether(ctx context.Context, r *rig) error {
+	session := r.open(ctx, time.Minute)
+	if _, err := r.store.Acquire(ctx, lease.AcquireRequest{Session: session, ID: r.ids.New(), Names: []string{"a", "b", "c"}, MaxHold: time.Second}); err != nil {
+		return err
+	}
+	var instants int
+	if err := r.own.QueryRow(ctx, `SELECT count(DISTINCT hold_until) FROM tenure.lease`).Scan(&instants); err != nil {
+		return err
+	}
+	if instants != 1 {
+		return broken("three names of one acquisition pass its bound at %d instants", instants)
+	}
+	return nil
 }

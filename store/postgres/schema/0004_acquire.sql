@@ -387,6 +387,7 @@ DECLARE
 	v_others uuid[];
 	v_missing text[];
 	v_name text;
+	v_until timestamptz;
 BEGIN
 	-- The other sessions are locked in one statement, by id: those that have expired, and those whose bound a row takes along (see bury). The
 	-- verdict is written in this transaction: locked first, the clock read in a later statement.
@@ -414,10 +415,11 @@ BEGIN
 		END IF;
 	END IF;
 	PERFORM tenure.bury(p_session, p_closed_below, p_sorted);
+	v_until := clock_timestamp() + p_max_hold; -- one instant for all names: they end together
 	FOREACH v_name IN ARRAY p_sorted LOOP
 		UPDATE tenure.lease l SET prev = l.token, token = nextval('tenure.token'), session = p_session, acquisition = p_id, names = cardinality(p_sorted),
 			bound = CASE WHEN l.session = p_session THEN greatest(l.bound, p_closed_below) ELSE p_closed_below END,
-			max_hold = p_max_hold, hold_until = clock_timestamp() + p_max_hold, over = 0
+			max_hold = p_max_hold, hold_until = v_until, over = 0
 		FROM tenure.session s WHERE l.name = v_name AND s.id = p_session AND s.ended = 0 AND s.expires_at > clock_timestamp();
 		IF NOT FOUND THEN
 			PERFORM tenure.fail('TN006', 'the session expired at this moment', NULL, 'Nothing was changed. Ask again.');
