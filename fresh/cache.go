@@ -41,7 +41,8 @@ type Value[V any] struct {
 
 // Options say what a [Cache] asks, and for how long it counts.
 type Options[K comparable, V any] struct {
-	// Load asks the source. Its context ends after Timeout, and carries a budget of that; it has the values of the context of the caller that came first, and does not end with it.
+	// Load asks the source. Its context ends after Timeout, and carries a budget of that; it has the values of the context of the caller that came first, and does not end with it. It is
+	// of no attempt and carries no mark of budget.NoRetry, whatever that caller's is: others wait for it too.
 	// The value is served to everybody who asks for the key, so the key holds all that the value depends on, such as whose it is. Values are shared: nobody changes one.
 	Load func(ctx context.Context, key K) (V, error)
 	// TTL is how long a value counts as current; more than 0, at most a year.
@@ -56,7 +57,8 @@ type Options[K comparable, V any] struct {
 	Loads, Queue int
 	// Judge says what a load's error means; nil: the source is away, and the next caller asks again.
 	Judge func(error) Failure
-	// Clock is a clock that never goes back; nil: one that also counts while the machine sleeps, so that a value does not stay young by it.
+	// Clock is a clock that never goes back; nil: one that also counts while the machine sleeps, so that a value does not stay young by it; for a cache
+	// that is made in a testing/synctest bubble, the bubble's.
 	Clock func() time.Duration
 }
 
@@ -129,13 +131,20 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		}
 	}
 	if o.Clock == nil {
-		o.Clock = clock.Boot()
+		o.Clock = usualClock()
 	}
 	kept, err := otter.New(&otter.Options[K, *entry[V]]{MaximumSize: o.Entries})
 	if err != nil {
 		return nil, &InvalidError{"entries", err.Error()}
 	}
 	return &Cache[K, V]{o: o, kept: kept, turns: make(chan struct{}, o.Loads), flights: map[K]*flight[V]{}}, nil
+}
+
+func usualClock() func() time.Duration {
+	if inBubble() {
+		return clock.Monotonic()
+	}
+	return clock.Boot()
 }
 
 // Get is the value of key with its age: the one that is kept while it is fresh, else a new one from the source.

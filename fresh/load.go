@@ -43,7 +43,7 @@ func (c *Cache[K, V]) join(ctx context.Context, key K) (*flight[V], *entry[V], e
 	c.begun++
 	f := &flight[V]{done: make(chan struct{})}
 	c.flights[key] = f
-	go c.fly(context.WithoutCancel(ctx), key, f, known)
+	go c.fly(budget.WithoutAttempt(context.WithoutCancel(ctx)), key, f, known)
 	return f, known, nil
 }
 
