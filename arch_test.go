@@ -32,6 +32,7 @@ func importTable() []importRow {
 		{"budget/budgetsql", []string{"budget"}, "it knows drivers by the methods of their errors, and imports none"},
 		{"fresh", []string{"budget", "internal/clock", "github.com/maypok86/otter/v2"}, "until when a value counts: a load has a budget, age goes on while the machine sleeps, and the cache below is one that others keep"},
 		{"internal/clock", nil, "a leaf: reads the boot clock by the system call itself"},
+		{"internal/flakypay", nil, "a leaf: a provider that misbehaves knows nobody whom it misbehaves to, so that an audit by its ledger is an outsider's"},
 		{"internal/suites", nil, "a leaf: reads what go test prints"},
 		{"internal/supervise", []string{"internal/clock", "golang.org/x/sys"}, "a leaf: stops a process group by a deadline, whatever the right to run is"},
 		{"internal/tune", []string{"lease", "internal/clock"},
