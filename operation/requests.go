@@ -97,7 +97,7 @@ type KindClaim struct {
 	Window time.Duration
 	// NotAfter is how long after the first attempt was recorded an effect is refused by the provider itself, because every attempt carries that instant. 0: it does not.
 	NotAfter    time.Duration
-	MaxAttempts int  // after which an unknown outcome is not followed by another attempt; 1 to MaxAttempts
+	MaxAttempts int  // after which none follows: where no attempt can have had an effect, the operation has failed; 1 to MaxAttempts
 	Asks        bool // its outcome can be inquired
 	Undoes      bool // its effect can be compensated
 }

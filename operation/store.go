@@ -54,6 +54,7 @@ type Desk interface {
 	Expire(ctx context.Context, limit int) (int, error)
 
 	// Due returns operations whose step is [Ask] or [Undo], of the given kinds, and puts each off by req.Hold, so that no other reconciler takes it meanwhile.
+	// What follows a change of state is due at once, but what follows a worker's completion without a decision is due after its RetryIn.
 	Due(ctx context.Context, req DueRequest) ([]Record, error)
 
 	// Inquired applies what an inquiry found: see [Operation.Inquired]. [PastInstant] is refused ([ErrInvalid]) where an attempt may have carried no instant, or before that instant by this store's clock.

@@ -14,6 +14,7 @@ type Operations struct {
 	clock func() time.Duration
 	turn  chan struct{} // as in Store
 	core  *opCore       // guarded by turn
+	ahead time.Duration // of the clock, by Advance; guarded by turn
 }
 
 var _ operation.Backend = (*Operations)(nil)
@@ -30,7 +31,7 @@ func (s *Operations) begin(ctx context.Context, op string) error {
 	if ctx.Err() == nil {
 		select {
 		case s.turn <- struct{}{}:
-			s.core.now = max(s.core.now, s.clock())
+			s.core.now = max(s.core.now, s.clock()+s.ahead)
 			return nil
 		case <-ctx.Done():
 		}
@@ -39,6 +40,13 @@ func (s *Operations) begin(ctx context.Context, op string) error {
 }
 
 func (s *Operations) end() { <-s.turn }
+
+// Advance makes it as if d, which is not negative, had passed. For tests and drills.
+func (s *Operations) Advance(d time.Duration) {
+	s.turn <- struct{}{}
+	defer s.end()
+	s.ahead += max(d, 0)
+}
 
 // Submit implements [operation.Store].
 func (s *Operations) Submit(ctx context.Context, req operation.SubmitRequest) (operation.Submitted, error) {
@@ -191,7 +199,7 @@ func (s *Operations) List(ctx context.Context, req operation.ListRequest) ([]ope
 func (s *Operations) Resolve(ctx context.Context, v operation.Verdict) (operation.Record, error) {
 	return s.record(ctx, "resolve", v.ID, v.Check(), func(r *record) error {
 		next, err := r.op.Resolve(v.State, clone(v.Result), v.Reason)
-		return s.core.move(r, next, err)
+		return s.core.evidence(r, next, err)
 	})
 }
 

@@ -97,8 +97,8 @@ func (c *opCore) move(r *record, next *operation.Operation, err error) error {
 	if len(next.Conflicts) > operation.MaxConflicts {
 		next.Conflicts = next.Conflicts[:operation.MaxConflicts]
 	}
-	for i := range next.Attempts { // Began and Ended are instants here
-		if a := &next.Attempts[i]; a.Ended == 0 && a.Known != operation.Open {
+	for i, was := range r.op.Attempts { // Began and Ended are instants here
+		if a := &next.Attempts[i]; was.Known == operation.Open && a.Known != operation.Open {
 			a.Ended = c.now
 		}
 	}
@@ -158,6 +158,9 @@ func (c *opCore) complete(done operation.Completion) error {
 	next, err := r.op.Complete(done.Number, answer)
 	if err == nil {
 		r.due = c.now + done.RetryIn
+		if next.State.Decided() { // what follows a decision does not wait
+			r.due = c.now
+		}
 	}
 	return c.move(r, next, err)
 }
@@ -302,7 +305,7 @@ func (c *opCore) inquired(r *record, inq operation.Inquiry) error {
 	if next != nil && !next.State.Decided() && c.step(r) == operation.Ask {
 		r.due = c.now + inq.AskIn
 	}
-	return c.move(r, next, err)
+	return c.evidence(r, next, err)
 }
 
 func (c *opCore) undone(r *record, compensation string) error {
