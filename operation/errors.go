@@ -130,3 +130,30 @@ func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailab
 
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// UndecidedError is what [Wait] returns when the wait ended first. It matches [ErrUndecided], and what Why matches: it never says that the operation failed.
+type UndecidedError struct {
+	ID      string
+	State   State // when it was last read; 0: it never was
+	Why     error // the cause of the context's end
+	Failure error // of the last reading, or nil
+}
+
+// Error says that nothing is decided yet, and what to do.
+func (e *UndecidedError) Error() string {
+	text := fmt.Sprintf("operation: %q is not decided yet", e.ID)
+	if e.State != 0 {
+		text += fmt.Sprintf(", it is %v", e.State)
+	}
+	text += fmt.Sprintf(": the wait ended (%v), which says nothing of the operation; ask again under the same id", e.Why)
+	if e.Failure != nil {
+		text += fmt.Sprintf("; the store's last answer: %v", e.Failure)
+	}
+	return text
+}
+
+// Is makes the error match [ErrUndecided].
+func (e *UndecidedError) Is(target error) bool { return target == ErrUndecided }
+
+// Unwrap returns why the wait ended.
+func (e *UndecidedError) Unwrap() error { return e.Why }
