@@ -199,7 +199,9 @@ func (w *world) endOfStream(ctx context.Context) error {
 func repeating(ctx context.Context, t *testing.T, build func(*admission.Limiter) door) error {
 	w := start(t, admission.Options{Least: 2, Most: 2, Wait: time.Millisecond}, build)
 	numbered := func(n string) func(context.Context) error {
-		return func(ctx context.Context) error { return check(metadata.AppendToOutgoingContext(ctx, attemptKey, n), w.bare) }
+		return func(ctx context.Context) error {
+			return check(metadata.AppendToOutgoingContext(ctx, attemptKey, n), w.bare)
+		}
 	}
 	end := w.hold(ctx, numbered("1"), numbered("2"))
 	wrong := error(nil)
