@@ -52,7 +52,7 @@ func queueTrials() []trial {
 			twins: map[string][]edit{
 				"the session was shared before it is locked": {{"release_absent", "PERFORM pg_advisory_xact_lock_shared(7077);",
 					"PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;\n\tPERFORM pg_advisory_xact_lock_shared(7077);"},
-					{"lock_session", "set_config('lock_timeout', '50', true)", "set_config('lock_timeout', '5s', true)"}},
+					{"lock_session", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"}},
 			},
 		},
 		{
@@ -86,7 +86,7 @@ func queueTrials() []trial {
 			run:  closeBeforeSuccessor,
 			twins: map[string][]edit{
 				"the close stays in the queue, and acquires hold the session while they wait": {
-					{"lock_session", "set_config('lock_timeout', '50', true)", "set_config('lock_timeout', '5s', true)"},
+					{"lock_session", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"},
 					{"acquire_rows", "v_locked := tenure.lock_names(", "PERFORM 1 FROM tenure.session WHERE id = p_session FOR KEY SHARE;\n\tv_locked := tenure.lock_names("},
 				},
 			},

@@ -232,7 +232,7 @@ func start(call func() error) chan error {
 	return done
 }
 
-// blocked waits until n of the database's connections wait for a lock. It is false if done has its error before that; the error
+// blocked waits until n of the database's connections wait for a lock, or sleep until they look for one again. It is false if done has its error before that; the error
 // stays in done.
 func (r *rig) blocked(ctx context.Context, n int, done chan error) bool {
 	r.t.Helper()
@@ -240,7 +240,7 @@ func (r *rig) blocked(ctx context.Context, n int, done chan error) bool {
 	defer tick.Stop()
 	for {
 		var waiting int
-		err := r.own.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		err := r.own.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND (wait_event_type = 'Lock' OR wait_event = 'PgSleep')`).Scan(&waiting)
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -79,22 +79,20 @@ BEGIN
 END $$;
 
 -- Locks a session's row FOR UPDATE, because an acquire holds KEY SHARE, which a plain UPDATE does not wait for. Returns 1, 0 where there is no
--- row, or -1: begin again. Who waits for this lock is first in the row's queue, and behind it wait those who hold lease rows and
--- must write this session's end or bound; so it waits only for a moment, far below deadlock_timeout.
+-- row, or -1: begin again. Who waits for this lock would be first in the row's queue, and behind it wait those who hold lease rows and
+-- must write this session's end or bound: a circle, until it gives up. So it never queues: for 50 ms it looks again and again, holding nothing.
 CREATE FUNCTION tenure.lock_session(p_id uuid) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE
-	v_before text := current_setting('lock_timeout');
-	v_found int;
 BEGIN
-	PERFORM set_config('lock_timeout', '50', true);
-	BEGIN
-		PERFORM 1 FROM tenure.session WHERE id = p_id FOR UPDATE;
-		v_found := CASE WHEN FOUND THEN 1 ELSE 0 END;
-	EXCEPTION WHEN lock_not_available THEN
-		v_found := -1;
-	END;
-	PERFORM set_config('lock_timeout', v_before, true);
-	RETURN v_found;
+	FOR i IN 1..25 LOOP
+		PERFORM 1 FROM tenure.session WHERE id = p_id FOR UPDATE SKIP LOCKED;
+		IF FOUND THEN
+			RETURN 1;
+		ELSIF NOT EXISTS (SELECT 1 FROM tenure.session WHERE id = p_id) THEN
+			RETURN 0;
+		END IF;
+		PERFORM pg_sleep(0.001 + random() * 0.002);
+	END LOOP;
+	RETURN -1;
 END $$;
 
 -- Code 6: begin again.
