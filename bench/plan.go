@@ -34,6 +34,7 @@ func benchmarks() []benchmark {
 		{"pg-slow", "PostgreSQL: a disk that is 2 ms slower", runPGSlow},
 		{"pg-profile", "PostgreSQL: where the time of a cycle goes", runPGProfile},
 		{"short", "A whole short process: tenure run", runShort},
+		{"waiting", "Waiting within a budget", runWaiting},
 	}
 }
 
