@@ -79,3 +79,29 @@ func (s *stringWriter) Write(p []byte) (int, error) {
 	*s += stringWriter(p)
 	return len(p), nil
 }
+
+// A layer that is to be the only one that repeats: what it calls makes one attempt each time, also where that has a policy of its own.
+func ExampleNoRetry() {
+	b, err := budget.Start(context.Background(), time.Minute)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.End()
+	work := 0
+	stock := func(ctx context.Context) error { // a library that would make three attempts
+		return budget.Do(ctx, budget.Policy{Try: budget.Try{Name: "stock"}, Base: time.Nanosecond, Most: time.Nanosecond}, func(context.Context) error {
+			work++
+			return &budget.Error{Class: budget.NotSent, Err: errors.New("nobody listens")}
+		})
+	}
+	err = stock(budget.NoRetry(b.Context()))
+	fmt.Println("under the mark:", work, "attempt, left to a layer above:", errors.Is(err, budget.ErrNoRetry))
+
+	work = 0
+	err = budget.Do(b.Context(), budget.Policy{NoRetryBelow: true, Base: time.Nanosecond, Most: time.Nanosecond}, stock)
+	fmt.Println("under a layer that sets it:", work, "attempts, all of that layer:", errors.Is(err, budget.ErrAttempts))
+	// Output:
+	// under the mark: 1 attempt, left to a layer above: true
+	// under a layer that sets it: 3 attempts, all of that layer: true
+}

@@ -50,13 +50,17 @@ func (l Limits) Start(ctx context.Context, name string, asked budget.Asked, wait
 
 type attemptKey struct{}
 
-// WithCallersMarks returns a context from which [CallersAttempt] reads what a caller has sent as the number of its attempt, and which carries the mark of [budget.NoRetry] if the
-// caller has sent that. It is for adapters.
-func WithCallersMarks(ctx context.Context, attempt, noRetry string) context.Context {
-	if budget.ParseNoRetry(noRetry) {
-		ctx = budget.NoRetry(ctx)
+// WithCallersMark returns a context that carries the mark of [budget.NoRetry] if that is what a caller has sent; text that is none says nothing. It is for adapters.
+func WithCallersMark(ctx context.Context, text string) context.Context {
+	if !budget.ParseNoRetry(text) {
+		return ctx
 	}
-	n := budget.ParseAttempt(attempt)
+	return budget.NoRetry(ctx)
+}
+
+// WithCallersAttempt returns a context from which [CallersAttempt] reads what a caller has sent as the number of its attempt. It is for adapters.
+func WithCallersAttempt(ctx context.Context, text string) context.Context {
+	n := budget.ParseAttempt(text)
 	if n == 0 {
 		return ctx
 	}

@@ -34,7 +34,8 @@ func Middleware(l Limits, next http.Handler) (http.Handler, error) {
 			return
 		}
 		defer b.End()
-		next.ServeHTTP(w, r.WithContext(WithCallersMarks(b.Context(), r.Header.Get(budget.HeaderAttempt), r.Header.Get(budget.HeaderNoRetry))))
+		ctx := WithCallersMark(WithCallersAttempt(b.Context(), r.Header.Get(budget.HeaderAttempt)), r.Header.Get(budget.HeaderNoRetry))
+		next.ServeHTTP(w, r.WithContext(ctx))
 	}), nil
 }
 

@@ -135,7 +135,7 @@ func Start(ctx context.Context, l budgethttp.Limits, method string, came Carried
 	if err != nil {
 		return nil, nil, err
 	}
-	return budgethttp.WithCallersMarks(b.Context(), came.Attempt, came.NoRetry), b, nil
+	return budgethttp.WithCallersMark(budgethttp.WithCallersAttempt(b.Context(), came.Attempt), came.NoRetry), b, nil
 }
 
 // Outgoing is what to send with a call. The error is classified: the call must not be sent.
