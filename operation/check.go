@@ -74,6 +74,9 @@ func (r *ClaimRequest) Check() error {
 	if err := checkTTL(r.TTL); err != nil {
 		return err
 	}
+	if err := checkText("id", r.ID, 0, MaxID); err != nil {
+		return err
+	}
 	if err := checkCount("limit", r.Limit, MaxBatch); err != nil {
 		return err
 	}

@@ -85,6 +85,7 @@ type ClaimRequest struct {
 	TTL    time.Duration // of the claims, unless renewed: 1 ms to MaxTTL
 	Limit  int           // 1 to MaxBatch
 	Kinds  []KindClaim   // 1 to MaxKinds different ones
+	ID     string        // only this operation; empty: any
 }
 
 // KindClaim is what a worker knows of a kind. It is recorded with each attempt, so that a store can tell what may follow when the worker is gone.

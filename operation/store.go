@@ -33,7 +33,7 @@ type Store interface {
 // Queue hands operations to workers.
 type Queue interface {
 	// Claim begins an attempt of each operation that it returns, in one step: at most req.Limit of those that are due, of the kinds that the worker knows, by priority, then by when they were
-	// due. Operations that others are claiming at this moment are skipped. Each attempt's number is greater than every number that this store has given out, and it was recorded durably
+	// due; or the one of req.ID alone. Operations that others are claiming at this moment are skipped. Each attempt's number is greater than every number that this store has given out, and it was recorded durably
 	// before Claim returned: from now on, it may have had an effect.
 	//
 	// Where the reply is lost ([ErrUnknown]) nobody works on what was claimed: it is uncertain when the claims expire.

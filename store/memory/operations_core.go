@@ -176,7 +176,7 @@ func (c *opCore) claim(req operation.ClaimRequest) []operation.Job {
 	for _, k := range req.Kinds {
 		var ofKind []*record
 		for _, r := range c.records {
-			if r.op.Kind == k.Kind && c.step(r) == operation.Work && r.due <= c.now && !c.blocked(r) {
+			if r.op.Kind == k.Kind && (req.ID == "" || req.ID == r.op.ID) && c.step(r) == operation.Work && r.due <= c.now && !c.blocked(r) {
 				ofKind = append(ofKind, r)
 			}
 		}
