@@ -4,6 +4,7 @@
 #   spec/check.sh                           all rows; the last line is the verdict, exit 1 unless all are as expected
 #   spec/check.sh show MODEL VARIANT PROP   the shortest history that breaks PROP; VARIANT as in models.txt
 #
+# Properties named ends_... say that something comes at last: they are searched for cycles, with weak fairness.
 # Builds in a temporary directory, from any working directory. Needs spin and gcc.
 set -euo pipefail
 
@@ -80,7 +81,7 @@ build() {
   shift 2
   # shellcheck disable=SC2046  # each macro is a word
   spin -a $(flags "$variant") "$here/$model.pml" >build.log 2>&1 &&
-    gcc -w -DNOFAIR -DMEMLIM=$memory_mb "$@" -o pan pan.c >>build.log 2>&1
+    gcc -w -DMEMLIM=$memory_mb "$@" -o pan pan.c >>build.log 2>&1
 }
 
 # verdict PROPERTY: reads pan's report; prints "holds", "refuted" or what went wrong.
@@ -102,20 +103,32 @@ verdict() {
   fi
 }
 
+# fairness PROPERTIES: the option that builds a search for them; NFAIR=3 is enough for 14 processes.
+fairness() {
+  grep -q '^ends_' <<<"$1" && echo -DNFAIR=3 || echo -DNOFAIR
+}
+
+# options PROPERTY: what pan needs to look for its counterexamples.
+options() {
+  case $1 in ends_*) echo -a -f ;; *) echo -a ;; esac
+}
+
 # group WORK N: all rows of the Nth pair of model and variant; one result file a row.
 group() {
-  local work=$1 model variant property expected nr got states sign
+  local work=$1 model variant property expected nr got states sign fair
   IFS=$'\t' read -r model variant < <(sed -n "$2p" "$work/groups")
   mkdir "$work/build.$2" && cd "$work/build.$2"
   # A counterexample is found early, so a variant that is only to be refuted is not worth optimising:
   # compiling takes most of the time.
   local built=yes optimise=-O0
   rows | grep -qE "^$model	$variant	[^	]*	holds\$" && optimise=-O1
-  build "$model" "$variant" $optimise || built="error: $(grep -m1 -iE 'error' build.log || tail -1 build.log)"
+  fair=$(fairness "$(rows | awk -F'\t' -v m="$model" -v v="$variant" '$1 == m && $2 == v { print $3 }')")
+  build "$model" "$variant" "$fair" $optimise || built="error: $(grep -m1 -iE 'error' build.log || tail -1 build.log)"
   while IFS=$'\t' read -r nr property expected; do
     got=$built states=-
     if [ "$built" = yes ]; then
-      ./pan -a -w20 -m$depth -N "$property" >report 2>&1 || true
+      # shellcheck disable=SC2046  # each option is a word
+      ./pan $(options "$property") -w20 -m$depth -N "$property" >report 2>&1 || true
       got=$(verdict "$property" <report)
       states=$(awk '/states, stored/ { print $1; exit }' report)
     fi
@@ -153,8 +166,17 @@ show() {
   # shellcheck disable=SC2064
   trap "rm -rf '$work'" EXIT
   cd "$work"
-  build "$model" "$variant" -O1 -DBFS || die "$(tail -1 build.log)"
-  ./pan -N "$property" >report 2>&1 || true
+  case $property in
+  ends_*) # a cycle, which a search in breadth does not find: any, not the shortest
+    build "$model" "$variant" "$(fairness "$property")" -O1 || die "$(tail -1 build.log)"
+    # shellcheck disable=SC2046  # each option is a word
+    ./pan $(options "$property") -m$depth -N "$property" >report 2>&1 || true
+    ;;
+  *)
+    build "$model" "$variant" -DNOFAIR -O1 -DBFS || die "$(tail -1 build.log)"
+    ./pan -N "$property" >report 2>&1 || true
+    ;;
+  esac
   [ -f "$model.pml.trail" ] || die "$property: no history breaks it: $(verdict "$property" <report)"
   # shellcheck disable=SC2046
   spin -t -p -g $(flags "$variant") -k "$model.pml.trail" "$here/$model.pml" | grep -vE '^(ltl|Never claim moves|Starting)|never|:init:'
