@@ -41,6 +41,8 @@ type ask struct {
 	underway  bool // it is in progress in the books
 	acc       *account
 	completed time.Duration
+	absence   Absence         // of the whole provider, when it came
+	present   <-chan struct{} // closed when that ends
 }
 
 // outcome is an answer before it goes out.

@@ -155,3 +155,8 @@ func awaitDelivery(ctx context.Context, l *Ledger, key string, want func(Entry) 
 		}
 	}
 }
+
+// remote is a client of a provider in another process.
+func remote(base string) *rig {
+	return &rig{client: &http.Client{Transport: &http.Transport{}}, base: base}
+}

@@ -47,6 +47,7 @@ func (p *Provider) routes() http.Handler {
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
+			return
 		}
 	})
 	return mux
@@ -61,6 +62,9 @@ func (p *Provider) handle(op Op, verb Verb) http.HandlerFunc {
 		}
 		defer p.leave()
 		q := &ask{Call: Call{Op: op, Verb: verb}}
+		p.mu.Lock()
+		q.absence, q.present = p.absence, p.changed // before the ledger shows the request: who comes back then does not answer it
+		p.mu.Unlock()
 		o := p.read(w, r, q)
 		if o != nil { // it is not understood, and not in the ledger
 			http.Error(w, o.reply.Reason, o.status)
@@ -158,7 +162,7 @@ func (p *Provider) locked(step func() error) error {
 
 // perform does what is asked for. nil: there is no answer.
 func (p *Provider) perform(r *http.Request, q *ask) (o *outcome) {
-	if p.absent(r, q.fault.Unserved) {
+	if p.absent(r, q) {
 		return nil
 	}
 	if s := q.fault.Refuse.Status; s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable {
@@ -192,22 +196,19 @@ func (p *Provider) perform(r *http.Request, q *ask) (o *outcome) {
 	return o
 }
 
-// absent reports whether the provider is down for a request, after keeping it as long as that lasts.
-func (p *Provider) absent(r *http.Request, fault Absence) bool {
-	p.mu.Lock()
-	all, changed := p.absence, p.changed
-	p.mu.Unlock()
-	if all == Served && fault == Served {
+// absent reports whether the provider is, or was, down for a request, after keeping it as long as that lasts.
+func (p *Provider) absent(r *http.Request, q *ask) bool {
+	if q.absence == Served && q.fault.Unserved == Served {
 		return false
 	}
-	if all == Refusing || fault == Refusing {
+	if q.absence == Refusing || q.fault.Unserved == Refusing {
 		return true
 	}
-	if all == Served {
-		changed = nil // for this request alone: it lasts
+	if q.absence == Served {
+		q.present = nil // for this request alone: it lasts
 	}
 	select {
-	case <-changed:
+	case <-q.present:
 	case <-r.Context().Done(): // the client has gone; nothing is left to be kept from it
 	case <-p.ctx.Done():
 	}

@@ -89,10 +89,10 @@ func (p *Provider) Serve(ctx context.Context, listener net.Listener) error {
 	context.AfterFunc(p.ctx, func() {
 		defer close(cut)
 		p.mu.Lock()
-		defer p.mu.Unlock()
 		if p.listener != nil {
 			_ = p.listener.Close() // the server may not have it yet
 		}
+		p.mu.Unlock()        // the server waits for its accepting, which waits for track
 		_ = p.server.Close() // a listener that was closed before
 	})
 	err := p.accept()

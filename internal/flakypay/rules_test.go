@@ -43,6 +43,7 @@ func TestClosedKeyNeverHasAnEffect(t *testing.T) {
 }
 
 func closedKey(t *testing.T, r rules) error {
+	t.Helper()
 	g := begin(t, Config{Closes: true, HeaderFaults: true}, r)
 	ctx := t.Context()
 	answer, err := g.started(ctx, "flight", func() got { return g.charge(ctx, "k", 5, HeaderFault, "none; hold_before=flight") })
@@ -81,6 +82,7 @@ func TestEffectAndAnswerAreOneStep(t *testing.T) {
 
 // oneStep kills the provider after each line of its file, and within it, and repeats the charge.
 func oneStep(t *testing.T, r rules) error {
+	t.Helper()
 	ctx, name := t.Context(), filepath.Join(t.TempDir(), "ledger")
 	g := begin(t, Config{File: name}, r)
 	if out := g.charge(ctx, "k", 5); out.status != 201 {
@@ -131,6 +133,7 @@ func TestNotAfterIsEnforcedInTheStepOfTheEffect(t *testing.T) {
 }
 
 func notAfter(t *testing.T, r rules) error {
+	t.Helper()
 	clock := new(ManualClock)
 	g := begin(t, Config{Clock: clock, HeaderFaults: true}, r)
 	ctx := t.Context()
@@ -173,6 +176,7 @@ func TestChargeIsRefundedOnce(t *testing.T) {
 }
 
 func refundedOnce(t *testing.T, r rules) error {
+	t.Helper()
 	g := begin(t, Config{}, r)
 	ctx := t.Context()
 	g.charge(ctx, "other", 1)
@@ -204,6 +208,7 @@ func TestDeliveryLogIsNotOptimistic(t *testing.T) {
 }
 
 func delivery(t *testing.T, r rules) error {
+	t.Helper()
 	inner := r.write
 	r.write = func(w http.ResponseWriter, req *http.Request, status int, body []byte) Delivery {
 		<-req.Context().Done() // the server has seen that the client has gone
@@ -245,6 +250,7 @@ func TestOtherBodyIsSeenFirst(t *testing.T) {
 }
 
 func otherBody(t *testing.T, r rules) error {
+	t.Helper()
 	g := begin(t, Config{HeaderFaults: true}, r)
 	ctx := t.Context()
 	answer, err := g.started(ctx, "in", func() got { return g.charge(ctx, "k", 5, HeaderFault, "none; hold_before=in") })
