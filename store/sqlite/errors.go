@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/operation"
 
 	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -34,6 +35,8 @@ var (
 	ErrFull = errors.New("disk full")
 	// ErrSettings: the database, or the connection, does not keep the settings that durability or [Present] needs.
 	ErrSettings = errors.New("unsafe settings")
+	// errOtherAuthority: a transaction on another file was handed over.
+	errOtherAuthority = errors.New("the transaction is on another authority's file than the store")
 	// ErrShutDown: the store was shut down by its own process.
 	ErrShutDown = errors.New("shut down")
 )
@@ -151,4 +154,15 @@ func (s *Store) failed(op string, id fence.ID, committing bool, err error) error
 		return &lease.UnknownError{Op: op, ID: id, Err: s.describe(err)}
 	}
 	return &lease.UnavailableError{Op: op, Err: s.describe(err)}
+}
+
+// asOperationError is the writer's error, as package operation has it, of a call about the operation with the id.
+func asOperationError(id string, err error) error {
+	if unknown, ok := errors.AsType[*lease.UnknownError](err); ok {
+		return &operation.UnknownError{Op: unknown.Op, ID: id, Err: unknown.Err}
+	}
+	if unavailable, ok := errors.AsType[*lease.UnavailableError](err); ok {
+		return &operation.UnavailableError{Op: unavailable.Op, Err: unavailable.Err}
+	}
+	return err
 }

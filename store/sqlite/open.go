@@ -61,6 +61,7 @@ type Store struct {
 	readDB   *sql.DB
 	conn     *sql.Conn // the writer's only connection
 	stmts    *statements
+	opStmts  map[string]*sql.Stmt // of operations; the writer's
 	writer   *writer
 	refused  atomic.Int64
 
@@ -451,6 +452,7 @@ func (s *Store) closeFiles() error {
 	if s.stmts != nil {
 		err = errors.Join(err, s.stmts.close())
 	}
+	err = errors.Join(err, s.closeStatements())
 	if s.conn != nil {
 		err = errors.Join(err, s.conn.Close())
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -41,7 +42,7 @@ func TestUpgradeFromVersion1(t *testing.T) {
 	if info := look(t, s, "kept"); !info.Held || info.Session != p.session {
 		t.Errorf("the lease of before: %+v", info)
 	}
-	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != "2" {
+	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != strconv.Itoa(SchemaVersion) {
 		t.Errorf("version %s", got)
 	}
 	if got, want := plainValue(t, path, schema), plainValue(t, openPath(t, newPath(t)).path, schema); got != want {
@@ -57,6 +58,42 @@ func TestUpgradeFromVersion1(t *testing.T) {
 	}
 }
 
+// withoutOperations takes away what version 3 has added.
+const withoutOperations = `DROP VIEW tenure_attempts; DROP TABLE tenure_body; DROP TABLE tenure_conflict; DROP TABLE tenure_attempt; DROP TABLE tenure_operation; `
+
+// A file of version 2, with a lease in force and a protected table, is brought up to date when it is opened; a store of that version that has it open goes on.
+func TestUpgradeFromVersion2(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	older := openPath(t, path)
+	p := join(t, older, time.Hour)
+	plainExec(t, path, `CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT) STRICT`)
+	if err := older.Protect(t.Context(), Protection{Table: "orders", Name: orderName}); err != nil {
+		t.Fatal(err)
+	}
+	p.take("a")
+	plainExec(t, path, withoutOperations+`UPDATE tenure_schema SET version = 2`)
+	newer := openPath(t, path)
+	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != "3" {
+		t.Errorf("version %s", got)
+	}
+	p.take("b")
+	if info := look(t, newer, "a"); !info.Held {
+		t.Errorf("granted before: %+v", info)
+	}
+	if _, err := newer.Operations().Submit(t.Context(), submission("op")); err != nil {
+		t.Errorf("a submission: %v", err)
+	}
+	protected, err := newer.Protected(t.Context())
+	if err != nil || len(protected) != 1 {
+		t.Errorf("protected: %v, %v", protected, err)
+	}
+	const schema = `SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema WHERE name LIKE 'tenure_%' AND name NOT LIKE 'tenure_protect_%' ORDER BY name)`
+	if got, want := plainValue(t, path, schema), plainValue(t, openPath(t, newPath(t)).path, schema); got != want {
+		t.Errorf("the schema became\n%s\nwant\n%s", got, want)
+	}
+}
+
 // A store of the version before that has the file open goes on beside one that brings it up to date.
 func TestUpgradeBesideAnOpenStore(t *testing.T) {
 	t.Parallel()
@@ -64,7 +101,7 @@ func TestUpgradeBesideAnOpenStore(t *testing.T) {
 	older := openPath(t, path)
 	p := join(t, older, time.Hour)
 	// What is left is version 1, and the statements of the older store are those of version 1.
-	plainExec(t, path, `DROP VIEW tenure_in_force; DROP TABLE tenure_presented; DROP TABLE tenure_protected; UPDATE tenure_schema SET version = 1`)
+	plainExec(t, path, withoutOperations+`DROP VIEW tenure_in_force; DROP TABLE tenure_presented; DROP TABLE tenure_protected; UPDATE tenure_schema SET version = 1`)
 	p.take("a")
 	newer := openPath(t, path)
 	p.take("b")

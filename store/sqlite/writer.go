@@ -34,6 +34,8 @@ type request struct {
 	turn, finished chan struct{}
 	fatal          error // why the store must stop after it, set before finished is closed
 	passed         bool  // renewals went before it once, while it headed the queue
+	// weight is how much of a batch it takes, where it is about many things; 0 is 1.
+	weight int
 }
 
 // writer takes the waiting requests, renewals first, and commits them together: whatever is waiting, never a
@@ -213,27 +215,39 @@ func (w *writer) idle() bool {
 func (w *writer) take() []*request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := min(len(w.urgent), maxBatch)
+	room := maxBatch
 	if len(w.queue) > 0 {
-		n = min(n, maxUrgent)
-		if head := w.queue[0]; head.turn != nil && (n == 0 || head.passed) {
+		room = maxUrgent
+		if head := w.queue[0]; head.turn != nil && (len(w.urgent) == 0 || head.passed) {
 			w.queue = slices.Delete(w.queue, 0, 1)
 			return []*request{head}
 		}
 	}
+	n, left := fitting(w.urgent, room)
 	taken := make([]*request, 0, min(maxBatch, n+len(w.queue)))
 	taken = append(taken, w.urgent[:n]...)
 	w.urgent = slices.Delete(w.urgent, 0, n)
-	n = 0
-	for n < len(w.queue) && len(taken) < maxBatch && w.queue[n].turn == nil {
-		taken = append(taken, w.queue[n])
-		n++
-	}
+	n, _ = fitting(w.queue, left+maxBatch-room)
+	taken = append(taken, w.queue[:n]...)
 	w.queue = slices.Delete(w.queue, 0, n)
 	if n == 0 && len(w.queue) > 0 {
 		w.queue[0].passed = true
 	}
 	return taken
+}
+
+// fitting is how many of the first requests fit into the room of a batch, and how much room they leave. One that is larger than any batch goes with what is
+// before it, because it would never go otherwise; one that wants the connection for itself is not among them.
+func fitting(requests []*request, room int) (n, left int) {
+	for n < len(requests) && requests[n].turn == nil {
+		weight := max(requests[n].weight, 1)
+		if room <= 0 || n > 0 && weight > room {
+			break
+		}
+		room -= weight
+		n++
+	}
+	return n, max(room, 0)
 }
 
 // refuseByReading answers the waiting acquires whose names are validly held, without any lock.
