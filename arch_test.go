@@ -52,7 +52,7 @@ func importTable() []importRow {
 		{"lease/leasetest", []string{"fence", "lease"},
 			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
 		{"store/memory", []string{"fence", "lease", "operation", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
-		{"store/sqlite", []string{"fence", "lease", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
+		{"store/sqlite", []string{"fence", "lease", "operation", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
 			"a store imports its own driver and no sibling"},
 		{"store/postgres", []string{"fence", "lease", "internal/clock", "github.com/jackc/pgx/v5"}, "a store imports its own driver and no sibling"},
 		{"drill/...", []string{"fence", "fence/file", "fence/object/...", "lease", "store/...", "drill/...", "internal/clock", "internal/supervise", "internal/upstream", "fence/fencehttp", "internal/testdb/pgserver", "github.com/jackc/pgx/v5", "github.com/minio/minio-go/v7", "golang.org/x/sys"},
