@@ -18,12 +18,12 @@ import (
 // hedged sends a request, and the same again whenever it is told that the answer is late. The first answer that is none of shedding counts, and ends the others; it is an error once all have failed.
 func hedged(ctx context.Context, most int, late <-chan struct{}, send func(ctx context.Context, n int) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan error, most)
+	answers := make(chan struct{ error }, most)
 	sent, over := 0, 0
 	next := func() {
 		sent++
 		n := sent
-		go func() { answers <- send(ctx, n) }()
+		go func() { answers <- struct{ error }{send(ctx, n)} }()
 	}
 	var failed error
 	for next(); over < sent; {
@@ -34,9 +34,9 @@ func hedged(ctx context.Context, most int, late <-chan struct{}, send func(ctx c
 		select {
 		case <-more:
 			next()
-		case err := <-answers:
+		case answer := <-answers:
 			over++
-			if failed = errors.Join(failed, err); err == nil {
+			if failed = errors.Join(failed, answer.error); answer.error == nil {
 				cancel()
 				for ; over < sent; over++ {
 					<-answers // who hedges waits for what was given up
@@ -99,7 +99,7 @@ func (p *place) send(ctx context.Context, what string, n int) error {
 func wantShed(err error) error {
 	var known *budget.Error
 	if !errors.As(err, &known) || known.Class != budget.Refused || !known.Again || known.RetryAfter < time.Second {
-		return fmt.Errorf("not shed as it ought to be: %v", err)
+		return fmt.Errorf("not shed as it ought to be: %w", err)
 	}
 	return nil
 }

@@ -156,6 +156,7 @@ func stories() map[string]story {
 }
 
 func shedding(ctx context.Context, t *testing.T, build build, options ...connect.ClientOption) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Millisecond}, build, options...)
 	end := w.hold(ctx, w.unary)
 	wrong := errors.Join(wantShed(w.unary(ctx)), wantShed(w.stream(ctx)))
@@ -172,6 +173,7 @@ func shedding(ctx context.Context, t *testing.T, build build, options ...connect
 }
 
 func renewing(ctx context.Context, t *testing.T, build build, options ...connect.ClientOption) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Millisecond, Kept: 1}, build, options...)
 	end := w.hold(ctx, w.stream)
 	_, err := w.renew.CallUnary(ctx, connect.NewRequest(&empty{}))
@@ -180,6 +182,7 @@ func renewing(ctx context.Context, t *testing.T, build build, options ...connect
 
 // repeating: a caller's first attempt and its hedge are in the service, and take both of its places. Retries and more hedges find none.
 func repeating(ctx context.Context, t *testing.T, build build, options ...connect.ClientOption) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 2, Most: 2, Wait: time.Millisecond}, build, options...)
 	end := w.hold(ctx, w.numbered(1), w.numbered(2))
 	wrong := error(nil)
@@ -224,6 +227,7 @@ func (w *world) retrying(ctx context.Context) error {
 
 // waiting: a call whose turn does not come is shed while its caller still waits, and does not run later. Its place in the queue is nobody's then.
 func waiting(ctx context.Context, t *testing.T, build build, options ...connect.ClientOption) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Minute}, build, options...)
 	end := w.hold(ctx, w.unary)
 	short, cancel := context.WithTimeout(ctx, 2*time.Second)

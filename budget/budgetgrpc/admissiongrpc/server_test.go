@@ -151,7 +151,7 @@ func (w *world) hold(ctx context.Context, calls ...func(context.Context) error) 
 func wantShed(err error) error {
 	var known *budget.Error
 	if !errors.As(err, &known) || known.Class != budget.Refused || !known.Again || known.NoRetry || known.RetryAfter < time.Second || known.RetryAfter > 3*time.Second || status.Code(err) != codes.Unavailable {
-		return fmt.Errorf("not shed as it ought to be: %v", err)
+		return fmt.Errorf("not shed as it ought to be: %w", err)
 	}
 	return nil
 }
@@ -164,6 +164,7 @@ func stories() map[string]func(ctx context.Context, t *testing.T, build func(*ad
 }
 
 func shedding(ctx context.Context, t *testing.T, build func(*admission.Limiter) door) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Millisecond}, build)
 	end := w.hold(ctx, func(ctx context.Context) error { return check(ctx, w.client) })
 	wrong := errors.Join(wantShed(check(ctx, w.client)), wantShed(w.watch(ctx)))
@@ -181,6 +182,7 @@ func shedding(ctx context.Context, t *testing.T, build func(*admission.Limiter) 
 }
 
 func renewing(ctx context.Context, t *testing.T, build func(*admission.Limiter) door) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Millisecond, Kept: 1}, build)
 	end := w.hold(ctx, w.endOfStream)
 	_, err := w.client.List(ctx, &grpc_health_v1.HealthListRequest{})
@@ -197,6 +199,7 @@ func (w *world) endOfStream(ctx context.Context) error {
 
 // repeating: a caller's first attempt and its hedge are in the service, and take both of its places. A retry, another hedge, and a stream's, find none.
 func repeating(ctx context.Context, t *testing.T, build func(*admission.Limiter) door) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 2, Most: 2, Wait: time.Millisecond}, build)
 	numbered := func(n string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -246,6 +249,7 @@ func (w *world) retrying(ctx context.Context) error {
 
 // waiting: a call whose turn does not come is shed while its caller still waits, and does not run later. Its place in the queue is nobody's then.
 func waiting(ctx context.Context, t *testing.T, build func(*admission.Limiter) door) error {
+	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Minute}, build)
 	end := w.hold(ctx, func(ctx context.Context) error { return check(ctx, w.client) })
 	short, cancel := context.WithTimeout(ctx, 2*time.Second)
