@@ -23,13 +23,6 @@ const (
 func sessionTrials() []trial {
 	return []trial{
 		{
-			name: "several names with a bound",
-			run:  endTogether,
-			twins: map[string][]edit{
-				"each name has an instant of its own": {{"take", "hold_until = v_until,", "hold_until = clock_timestamp() + p_max_hold,"}},
-			},
-		},
-		{
 			name: "a renewal waits past the expiry",
 			run:  renewalWaits,
 			twins: map[string][]edit{

@@ -19,6 +19,13 @@ func trials() []trial {
 func tokenTrials() []trial {
 	return []trial{
 		{
+			name: "several names with a bound",
+			run:  endTogether,
+			twins: map[string][]edit{
+				"each name has an instant of its own": {{"take", "hold_until = v_until,", "hold_until = clock_timestamp() + p_max_hold,"}},
+			},
+		},
+		{
 			name: "a name is made by another while it is asked for",
 			run:  madeMeanwhile,
 			twins: map[string][]edit{
