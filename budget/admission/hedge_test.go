@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,15 +19,19 @@ import (
 // hedged sends a request, and the same again whenever it is told that the answer is late. The first answer that is none of shedding counts, and ends the others; it is an error once all have failed.
 func hedged(ctx context.Context, most int, late <-chan struct{}, send func(ctx context.Context, n int) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan struct{ error }, most)
-	sent, over := 0, 0
+	answers := make(chan error, most)
+	var sending sync.WaitGroup
+	defer sending.Wait() // also for what was given up
+	defer cancel()
+	sent := 0
 	next := func() {
 		sent++
 		n := sent
-		go func() { answers <- struct{ error }{send(ctx, n)} }()
+		sending.Go(func() { answers <- send(ctx, n) })
 	}
+	next()
 	var failed error
-	for next(); over < sent; {
+	for over := 0; over < sent; {
 		more := late
 		if sent == most {
 			more = nil
@@ -34,18 +39,14 @@ func hedged(ctx context.Context, most int, late <-chan struct{}, send func(ctx c
 		select {
 		case <-more:
 			next()
-		case answer := <-answers:
-			over++
-			if failed = errors.Join(failed, answer.error); answer.error == nil {
-				cancel()
-				for ; over < sent; over++ {
-					<-answers // who hedges waits for what was given up
-				}
+		case err := <-answers:
+			if err == nil {
 				return nil
 			}
+			over++
+			failed = errors.Join(failed, err)
 		}
 	}
-	cancel()
 	return failed
 }
 
