@@ -15,6 +15,8 @@ import (
 	"time"
 )
 
+const patience = 150 * time.Millisecond // of a client; nothing below depends on who loses patience
+
 // clients know what they were told, at once or late.
 type clients struct {
 	*rig
@@ -42,7 +44,7 @@ func (c *clients) hear(_ context.Context, n Notice) error {
 func (c *clients) pay(ctx context.Context, key string, tries int, once bool) {
 	refused := 0
 	for try := 1; try <= tries; try++ {
-		bound, end := context.WithTimeout(ctx, 500*time.Millisecond)
+		bound, end := context.WithTimeout(ctx, patience)
 		out := c.charge(bound, key, 5, HeaderAttempt, fmt.Sprint(try))
 		end()
 		if out.err != nil {
@@ -68,14 +70,15 @@ func (c *clients) pay(ctx context.Context, key string, tries int, once bool) {
 	}
 }
 
-func (c *clients) run(t *testing.T, keys, tries int, once bool) {
+// run does something to each of so many keys, 32 at a time, and ends the provider, so that nothing is on its way any more.
+func (c *clients) run(t *testing.T, keys int, do func(key string)) {
 	t.Helper()
 	work := make(chan string)
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
 			for key := range work {
-				c.pay(t.Context(), key, tries, once)
+				do(key)
 			}
 		})
 	}
@@ -84,9 +87,23 @@ func (c *clients) run(t *testing.T, keys, tries int, once bool) {
 	}
 	close(work)
 	all.Wait()
-	c.calls(t)
+	if err := c.stop(); err != nil {
+		t.Error(err)
+	}
 	for _, err := range c.wrong {
 		t.Error(err)
+	}
+}
+
+// settle closes the key, or finds its effect: it asks until it is answered.
+func (c *clients) settle(ctx context.Context, key string) {
+	for ctx.Err() == nil {
+		bound, end := context.WithTimeout(ctx, patience)
+		out := c.closeKey(bound, key)
+		end()
+		if out.err == nil && out.status == 200 {
+			return
+		}
 	}
 }
 
@@ -104,17 +121,10 @@ func TestAuditOfKeptKeys(t *testing.T) {
 	config := Config{Closes: true, Webhook: c.hear, Seed: 1}
 	config.Chances = EveryFault(config, 0.05)
 	c.rig = begin(t, config, rules{})
-	c.run(t, 400, 3, false)
-	for i := range 400 { // what is not known is asked, until it is answered
-		for key := fmt.Sprintf("key-%d", i); ; {
-			bound, end := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			out := c.closeKey(bound, key)
-			end()
-			if out.err == nil && out.status == 200 {
-				break
-			}
-		}
-	}
+	c.run(t, 400, func(key string) {
+		c.pay(t.Context(), key, 3, false)
+		c.settle(t.Context(), key)
+	})
 	for _, tally := range c.Ledger().Tallies() {
 		if settled := tally.Closed || tally.RefusedFinally; tally.Effects > 1 || (tally.Effects == 1) == settled {
 			t.Errorf("%+v", tally)
@@ -128,7 +138,7 @@ func TestAuditOfForgottenKeys(t *testing.T) {
 	config := Config{Forget: Forget{AtOnce: true}, Webhook: c.hear, Seed: 2}
 	config.Chances = EveryFault(config, 0.05)
 	c.rig = begin(t, config, rules{})
-	c.run(t, 600, 3, true)
+	c.run(t, 600, func(key string) { c.pay(t.Context(), key, 3, true) })
 	knowable := map[string]bool{}
 	for _, tally := range c.Ledger().Tallies() {
 		if tally.Effects > 1 {

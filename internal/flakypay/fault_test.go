@@ -367,7 +367,7 @@ func TestBounds(t *testing.T) {
 			ended <- err
 			continue
 		}
-		defer conn.Close()
+		t.Cleanup(func() { conn.Close() })
 		go func() { _, err := conn.Read(make([]byte, 1)); ended <- err }()
 	}
 	if err := <-ended; err == nil {
