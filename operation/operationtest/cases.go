@@ -6,5 +6,6 @@ import "slices"
 func Cases() []Case[Harness] {
 	return slices.Concat(
 		submitCases(), orderCases(), claimCases(), windowCases(), renewCases(), expiryCases(), completeCases(), evidenceCases(), inquiryCases(), cancelCases(),
+		listCases(), pruneCases(), inputCases(), raceCases(),
 	)
 }

@@ -15,6 +15,7 @@ func claimCases() []Case[Harness] {
 		plain("O18-numbers-rise-across-operations-and-attempts", numbersRise),
 		plain("O9-nothing-is-claimed-while-it-is-claimed", claimedOnce),
 		plain("a-claim-keeps-its-limits", claimLimits),
+		plain("a-claim-of-one-operation-takes-no-other", claimOne),
 		plain("O4-unknown-kinds-are-left-alone", unknownKinds),
 		plain("nothing-decided-is-claimed", decidedNotClaimed),
 		plain("attempts-without-effect-are-bounded", attemptsBounded),
@@ -121,6 +122,26 @@ func claimLimits(s *stage) {
 	count(req, 1, 0)
 	few.Limit, many.Limit = 3, 2
 	count(claiming(few, many), 3, 2)
+}
+
+func claimOne(s *stage) {
+	s.submit("a", "b", "c")
+	s.submitted(requestOf(other, "r"))
+	s.submitted(ordered(kind, "first", "k"))
+	s.submitted(ordered(kind, "next", "k"))
+	one := func(id string) operation.ClaimRequest {
+		req := claiming(asking())
+		req.ID = id
+		return req
+	}
+	j := s.claims(one("b"), "b")[0]
+	for _, id := range []string{"b", "none", "r", "next"} { // claimed, unknown, of a kind that is not known here, blocked
+		s.claims(one(id))
+	}
+	s.complete(j, noAnswer())
+	s.claims(one("b"))
+	s.claims(one("first"), "first")
+	s.claims(claiming(asking()), "a", "c")
 }
 
 func unknownKinds(s *stage) {

@@ -40,6 +40,8 @@ func (c anyCase) harness() *harness {
 func allCases() []anyCase {
 	var all []anyCase
 	add(&all, operationtest.Cases(), false)
+	add(&all, operationtest.DurableCases(), false)
+	add(&all, operationtest.EqualityCases(), true)
 	return all
 }
 

@@ -55,7 +55,7 @@ func (w *watch) told(before map[string]operation.Record, rec operation.Record, b
 		w.faultLocked("%q was listed with its bodies, and nobody asked for them", rec.ID)
 	}
 	if was, ok := before[rec.ID]; ok {
-		if err := follows(was, rec); err != nil {
+		if err := follows(was, rec, bodies); err != nil {
 			w.faultLocked("%q: %w\n  before: %+v\n  now:    %+v", rec.ID, err, was, rec)
 		}
 	}
@@ -143,7 +143,7 @@ func holdsBodies(rec operation.Record) bool {
 }
 
 // follows demands that a later record takes nothing back.
-func follows(was, now operation.Record) error {
+func follows(was, now operation.Record, bodies bool) error {
 	switch {
 	case was.Kind != now.Kind || was.Fingerprint != now.Fingerprint:
 		return errors.New("its kind or its fingerprint changed")
@@ -153,7 +153,7 @@ func follows(was, now operation.Record) error {
 		return errors.New("what was forgotten is known again, or a conflict is not")
 	case now.Kept == operation.VerdictOnly:
 		return nil
-	case was.State.Decided() && now.Kept == was.Kept && string(was.Result) != string(now.Result):
+	case bodies && was.State.Decided() && now.Kept == was.Kept && string(was.Result) != string(now.Result):
 		return fmt.Errorf("its result was %q and is %q: a decision changed", was.Result, now.Result)
 	case was.CancelWished && !now.CancelWished || was.UndoneBy != "" && was.UndoneBy != now.UndoneBy:
 		return errors.New("a wish, or that it was undone, was forgotten")
@@ -239,7 +239,7 @@ func (w *watch) Claim(ctx context.Context, req operation.ClaimRequest) ([]operat
 	jobs, err := w.h.Store().Claim(ctx, req)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(jobs) > req.Limit {
+	if err == nil && len(jobs) > req.Limit {
 		w.faultLocked("%d operations were claimed, with a limit of %d", len(jobs), req.Limit)
 	}
 	ids := map[string]bool{}
@@ -310,7 +310,7 @@ func (w *watch) List(ctx context.Context, req operation.ListRequest) ([]operatio
 	all, err := w.many(req.Bodies, func() ([]operation.Record, error) { return w.h.Store().List(ctx, req) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(all) > req.Limit {
+	if err == nil && len(all) > req.Limit {
 		w.faultLocked("%d operations were listed, with a limit of %d", len(all), req.Limit)
 	}
 	last := req.After
