@@ -54,6 +54,8 @@ func importTable() []importRow {
 			"where the four concerns meet; it knows contracts and no store, and reads the times of a schedule by a parser that others keep"},
 		{"lease/leasetest", []string{"fence", "lease"},
 			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
+		{"operation/operationtest", []string{"fence", "operation"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
 		{"store/memory", []string{"fence", "lease", "operation", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
 		{"store/sqlite", []string{"fence", "lease", "operation", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
 			"a store imports its own driver and no sibling"},
@@ -71,12 +73,13 @@ func importTable() []importRow {
 // stands for all.
 func testImportTable() []importRow {
 	return []importRow{
-		{"...", []string{"fence", "lease", "lease/leasetest", "internal/..."}, "contracts and their conformance suite"},
+		{"...", []string{"fence", "lease", "lease/leasetest", "operation", "operation/operationtest", "internal/..."}, "contracts and their conformance suite"},
 		{"...", []string{"pgregory.net/rapid", "go.uber.org/goleak"}, "property tests and leak checks never reach what others import"},
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
 		{"fence/object", []string{"fence/object/s3", "github.com/minio/minio-go/v7"}, "the rule is tried on a real store, and its twins are caught there"},
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
 		{"operation/operationhttp", []string{"store/memory"}, "the middleware is tried on the oracle"},
+		{"operation/operationtest", []string{"store/memory"}, "the suite is tried on the oracle"},
 		{"operation", []string{"store/memory"}, "what callers use is tried on the oracle"},
 		{"worker", []string{"store/memory"}, "a worker and a reconciler are tried on the oracle, in a bubble"},
 		{"internal/tune", []string{"store/memory"}, "a sample is taken of a real store, in a bubble"},
