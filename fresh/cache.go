@@ -131,20 +131,13 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		}
 	}
 	if o.Clock == nil {
-		o.Clock = usualClock()
+		o.Clock = clock.Client()
 	}
 	kept, err := otter.New(&otter.Options[K, *entry[V]]{MaximumSize: o.Entries})
 	if err != nil {
 		return nil, &InvalidError{"entries", err.Error()}
 	}
 	return &Cache[K, V]{o: o, kept: kept, turns: make(chan struct{}, o.Loads), flights: map[K]*flight[V]{}}, nil
-}
-
-func usualClock() func() time.Duration {
-	if inBubble() {
-		return clock.Monotonic()
-	}
-	return clock.Boot()
 }
 
 // Get is the value of key with its age: the one that is kept while it is fresh, else a new one from the source.

@@ -53,7 +53,7 @@ func (o Options) complete() (Options, error) {
 		return o, &InvalidError{"warn", fmt.Sprintf("want 0 for the default, or more than 0 and less than TTL - margin, %v; got %v", o.TTL-o.Margin, o.Warn)}
 	}
 	if o.Clock == nil {
-		o.Clock = clock.Boot()
+		o.Clock = clock.Client()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

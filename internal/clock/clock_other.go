@@ -15,3 +15,6 @@ func Boot() Source { return Monotonic() }
 func Kernel() (Source, string, error) {
 	return func() time.Duration { return time.Duration(time.Now().UnixNano()) }, "no-boot-id", nil
 }
+
+// Client returns the clock that clients go by: Go's own, which is a testing/synctest bubble's inside one.
+func Client() Source { return Monotonic() }

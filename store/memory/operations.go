@@ -22,7 +22,7 @@ var _ operation.Backend = (*Operations)(nil)
 // NewOperations returns an empty store of operations.
 func NewOperations(o Options) *Operations {
 	if o.Clock == nil {
-		o.Clock = clock.Boot()
+		o.Clock = clock.Client()
 	}
 	return &Operations{clock: o.Clock, turn: make(chan struct{}, 1), core: &opCore{now: o.Clock(), records: map[string]*record{}}}
 }

@@ -36,7 +36,7 @@ var (
 // New returns a fresh authority, with an id of its own, that has granted nothing.
 func New(o Options) *Store {
 	if o.Clock == nil {
-		o.Clock = clock.Boot()
+		o.Clock = clock.Client()
 	}
 	return &Store{clock: o.Clock, turn: make(chan struct{}, 1), core: newCore(lease.NewID(), o.Clock())}
 }
