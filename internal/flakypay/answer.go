@@ -113,10 +113,10 @@ func (p *Provider) answered(q *ask, o *outcome, way Way, d Delivery) (n Answer, 
 	err = p.locked(func() error {
 		l := p.ledger
 		l.now = max(l.now, p.c.Clock.Now())
-		n = Answer{Number: l.answers + 1, Request: q.number, Status: o.status, Means: o.means, Way: way, Delivery: d, At: l.now}
-		if q.number == 0 { // of a key that there was no room for
+		if q.number == 0 { // of a key that there was no room for: the ledger has neither
 			return nil
 		}
+		n = Answer{Number: l.answers + 1, Request: q.number, Status: o.status, Means: o.means, Way: way, Delivery: d, At: l.now}
 		return l.recordLocked(&fact{Fact: factAnswer, Op: q.Op, Key: q.Key, Number: n.Number, Request: n.Request, Status: n.Status, Means: n.Means, Way: way, Delivery: d})
 	})
 	return n, err

@@ -19,7 +19,7 @@ type Tally struct {
 }
 
 // Knowable reports whether answers that were delivered as well as by, or better, decide the key: one tells of an effect; or that there will be none; or each single request was refused, and told so. A request that the provider has never read
-// is not in it. Acknowledged is for certain, Written with clients that nobody kills, and Sending is the most that can have been known.
+// is not in it: its sender does not know that, so an audit compares Requests with what was sent. Acknowledged is for certain, Written with clients that nobody kills, and Sending is the most that can have been known.
 //
 // It says nothing of what can still be learned by asking: where keys are never forgotten, that is everything.
 func (t Tally) Knowable(by Delivery) bool {

@@ -19,7 +19,8 @@
 // A request may carry Not-After-Ms: an instant on the provider's own clock. A duration would not do: it could only be counted from the request's arrival, and a request may be in flight for as long as it likes. So the instant is
 // the provider's from beginning to end: a client adds a duration to a reading that the provider gave it (Now-Ms, in every answer), compares it with nothing of its own, and learns from Now-Ms of an inquiry that it has passed:
 // that reading is made in the same step as the look, and the instant is compared in the same step as the effect. Now-Ms >= Not-After-Ms is passed. After an inquiry that observed nothing and says so, no request
-// that carried the instant will have its effect. [Config.IgnoresNotAfter] is the provider that does not enforce it.
+// that carried the instant will have its effect. Where keys are forgotten that proves
+// nothing, because what was not observed may have been forgotten. [Config.IgnoresNotAfter] is the provider that does not enforce it.
 //
 // # What the ledger knows
 //

@@ -35,7 +35,7 @@ type Fault struct {
 type Refusal struct {
 	Status     int           // 402, 429 or 503
 	Reason     string        // of 402
-	Final      bool          // of 402: this key will never have an effect; where keys are kept it is stored as the key's answer
+	Final      bool          // of 402: this key will never have an effect; stored as the key's answer, except by a provider that forgets any
 	RetryAfter time.Duration // of 429 and 503; rounded up to whole seconds
 }
 

@@ -139,6 +139,44 @@ func TestRefusalProvesNothingAboutEarlierRequests(t *testing.T) {
 	}
 }
 
+// What is asked for happens although its client has gone, and after an inquiry that did not observe it: a look alone decides nothing.
+func TestRequestLandsAfterItsClientHasGone(t *testing.T) {
+	g := begin(t, Config{HeaderFaults: true}, rules{})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	answer, err := g.started(ctx, "flight", func() got { return g.charge(ctx, "k", 5, HeaderFault, "none; hold_before=flight") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if out := <-answer; out.err == nil {
+		t.Errorf("%+v", out)
+	}
+	if looked := g.find(t.Context(), "k"); looked.Finding != NotObserved {
+		t.Errorf("%+v", looked)
+	}
+	if out := g.do(t.Context(), http.MethodPost, "/open?gate=flight", ""); out.status != 200 {
+		t.Errorf("%+v", out)
+	}
+	if err := awaitDelivery(t.Context(), g.Ledger(), "k", func(e Entry) bool { return e.Tally.Effects == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if looked := g.find(t.Context(), "k"); looked.Finding != Found || looked.Amount != 5 {
+		t.Errorf("%+v", looked)
+	}
+}
+
+// A provider that does not enforce a not-after has its effect after it.
+func TestIgnoredNotAfter(t *testing.T) {
+	for _, ignores := range []bool{false, true} {
+		g := begin(t, Config{IgnoresNotAfter: ignores}, rules{})
+		out := g.charge(t.Context(), "k", 5, HeaderNotAfter, "1")
+		if out.status != map[bool]int{false: 402, true: 201}[ignores] || g.Ledger().Tally(Charge, "k").Effects == 1 != ignores {
+			t.Errorf("ignores %t: %+v", ignores, out)
+		}
+	}
+}
+
 // Delays go by the provider's clock.
 func TestDelaysByTheClock(t *testing.T) {
 	clock := new(ManualClock)

@@ -29,7 +29,7 @@ func child(file string) int {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err == nil {
 		fmt.Println(listener.Addr())
-		err = Serve(ctx, listener, Config{File: file, Closes: true, HeaderFaults: true})
+		err = Serve(ctx, listener, Config{File: file, Sync: true, Closes: true, HeaderFaults: true})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

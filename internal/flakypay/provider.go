@@ -175,7 +175,7 @@ func reset(c net.Conn) {
 	_ = c.Close() // as above
 }
 
-// Down takes the provider down until [Provider.Up]: Refusing closes the listener and resets the connections, Silent accepts and never answers. What was read before goes on to its effect. It returns an error matching [ErrServing]
+// Down takes the provider down until [Provider.Up]: Refusing closes the listener and resets the connections, Silent accepts and never answers. What was read before goes on to its effect. Who refuses connections does so until Up, whatever else is asked for. It returns an error matching [ErrServing]
 // if the provider does not serve.
 func (p *Provider) Down(how Absence) error {
 	p.mu.Lock()
@@ -183,7 +183,7 @@ func (p *Provider) Down(how Absence) error {
 	if !p.started || p.ended {
 		return ErrServing
 	}
-	if how == Served || p.absence == how {
+	if how == Served || p.absence == how || p.absence == Refusing {
 		return nil
 	}
 	p.absence = how
