@@ -159,7 +159,7 @@ func shedding(ctx context.Context, t *testing.T, build build, options ...connect
 	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Millisecond}, build, options...)
 	end := w.hold(ctx, w.unary)
-	wrong := errors.Join(wantShed(w.unary(ctx)), wantShed(w.stream(ctx)))
+	wrong := errors.Join(wantShed(w.unary(ctx)), wantShed(w.stream(ctx)), w.hurried(ctx))
 	var plain *connect.Error
 	if err := w.numbered(1)(ctx); !errors.As(err, &plain) || plain.Code() != connect.CodeUnavailable {
 		wrong = errors.Join(wrong, fmt.Errorf("to other clients: %w", err))
@@ -202,6 +202,21 @@ func repeating(ctx context.Context, t *testing.T, build build, options ...connec
 		wrong = errors.Join(wrong, err, fmt.Errorf("%d at a time", w.most.Load()))
 	}
 	return wrong
+}
+
+// hurried: who has less time than the hint asks for does not come back before it, and not at all.
+func (w *world) hurried(ctx context.Context) error {
+	b, err := budget.Start(ctx, time.Minute, budget.Reserve(time.Minute-990*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer b.End()
+	tries := 0
+	err = budget.Do(b.Context(), budget.Policy{Base: 1, Most: 1}, func(context.Context) error { tries++; return w.unary(ctx) })
+	if !errors.Is(err, budget.ErrNoTime) || tries != 1 {
+		return fmt.Errorf("in a hurry: %d tries, %w", tries, err)
+	}
+	return nil
 }
 
 // retrying: both attempts of a Do are shed.

@@ -167,7 +167,7 @@ func shedding(ctx context.Context, t *testing.T, build func(*admission.Limiter) 
 	t.Helper()
 	w := start(t, admission.Options{Least: 1, Most: 1, Wait: time.Millisecond}, build)
 	end := w.hold(ctx, func(ctx context.Context) error { return check(ctx, w.client) })
-	wrong := errors.Join(wantShed(check(ctx, w.client)), wantShed(w.watch(ctx)))
+	wrong := errors.Join(wantShed(check(ctx, w.client)), wantShed(w.watch(ctx)), w.hurried(ctx))
 	var trailer metadata.MD
 	bare := check(ctx, w.bare, grpc.Trailer(&trailer))
 	if values := trailer.Get(pushBackKey); status.Code(bare) != codes.Unavailable || len(values) != 1 {
@@ -224,6 +224,21 @@ func repeating(ctx context.Context, t *testing.T, build func(*admission.Limiter)
 		wrong = errors.Join(wrong, err, fmt.Errorf("%d at a time", w.most.Load()))
 	}
 	return wrong
+}
+
+// hurried: who has less time than the hint asks for does not come back before it, and not at all.
+func (w *world) hurried(ctx context.Context) error {
+	b, err := budget.Start(ctx, time.Minute, budget.Reserve(time.Minute-990*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer b.End()
+	tries := 0
+	err = budget.Do(b.Context(), budget.Policy{Base: 1, Most: 1}, func(context.Context) error { tries++; return check(ctx, w.client) })
+	if !errors.Is(err, budget.ErrNoTime) || tries != 1 {
+		return fmt.Errorf("in a hurry: %d tries, %w", tries, err)
+	}
+	return nil
 }
 
 // retrying: both attempts of a Do are shed.
