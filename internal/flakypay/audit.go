@@ -18,8 +18,9 @@ type Tally struct {
 	RefusedTold [Acknowledged + 1]int64
 }
 
-// Knowable reports whether answers that were delivered as well as by, or better, decide the key: one tells of an effect; or that there will be none; or each single request was refused, and told so. A request that the provider has never read
-// is not in it: its sender does not know that, so an audit compares Requests with what was sent. Acknowledged is for certain, Written with clients that nobody kills, and Sending is the most that can have been known.
+// Knowable reports whether answers that were delivered as well as by, or better, decide the key: one tells of an effect; or that there will be none; or each single
+// request was refused, and told so. A request that the provider has never read is not in it: its sender does not know that, so an audit compares Requests with what
+// was sent. Acknowledged is for certain, Written with clients that nobody kills, and Sending is the most that can have been known.
 //
 // It says nothing of what can still be learned by asking: where keys are never forgotten, that is everything.
 func (t Tally) Knowable(by Delivery) bool {
@@ -191,8 +192,8 @@ func (l *Ledger) Counts() (requests, answers int64) {
 	return l.requests, l.answers
 }
 
-// Acknowledge records that an answer was received for good, by whoever received it. Twice is no error. It returns an error matching [ErrNoAnswer] for an answer that is not among its key's latest [MaxDetails], or was never
-// given to a connection, and one matching [ErrFile].
+// Acknowledge records that an answer was received for good, by whoever received it. Twice is no error. It returns an error matching [ErrNoAnswer] for an answer that
+// is not among its key's latest [MaxDetails], or was never given to a connection, and one matching [ErrFile].
 func (l *Ledger) Acknowledge(op Op, key string, answer int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -249,10 +250,12 @@ func TestLedgerSurvivesKill(t *testing.T) {
 	if other := g.charge(ctx, "k", 6); other.status != 422 {
 		t.Errorf("%+v", other)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("told to end: %v", err)
+	}
 	if d := read().Doubles(); len(d) != 0 {
 		t.Errorf("%+v", d)
 	}

@@ -61,7 +61,7 @@ func effected(a *account, e effect) *outcome {
 }
 
 // refusal is an answer that this request had no effect, and if final no other will.
-func refusal(_ *account, reason string, final bool) *outcome {
+func refusal(reason string, final bool) *outcome {
 	o := &outcome{status: http.StatusPaymentRequired, means: MeansRefused, reply: Reply{Reason: reason, Final: final}}
 	if final {
 		o.means = MeansFinal
@@ -127,7 +127,7 @@ func arriveLocked(p *Provider, q *ask) *outcome {
 		o.replayed = true
 		return &o
 	case a.closed:
-		return refusal(a, reasonClosed, true)
+		return refusal(reasonClosed, true)
 	case a.inProgress > 0:
 		return problem(http.StatusConflict, "a request with this key is in progress")
 	}
@@ -167,9 +167,9 @@ func commitLocked(p *Provider, q *ask) *outcome {
 func refusedLocked(p *Provider, q *ask) *outcome {
 	switch {
 	case q.acc.closed:
-		return refusal(q.acc, reasonClosed, true)
+		return refusal(reasonClosed, true)
 	case q.bounded && !p.c.IgnoresNotAfter && p.ledger.now >= time.Duration(q.notAfter)*time.Millisecond:
-		return refusal(q.acc, "its not-after has passed", false)
+		return refusal("its not-after has passed", false)
 	case q.fault.Refuse.Status == http.StatusPaymentRequired:
 		return refuseLocked(p, q, q.fault.Refuse.Reason, q.fault.Refuse.Final)
 	case q.Op == Charge:
@@ -181,24 +181,24 @@ func refusedLocked(p *Provider, q *ask) *outcome {
 // refuseLocked refuses, and stores a final refusal where keys are kept.
 func refuseLocked(p *Provider, q *ask, reason string, final bool) *outcome {
 	if !final {
-		return refusal(q.acc, reason, false)
+		return refusal(reason, false)
 	}
 	if p.c.Forget.ever() { // what it says of the key is not certain to hold
-		o := refusal(q.acc, reason, true)
+		o := refusal(reason, true)
 		o.means = MeansRefused
 		return o
 	}
 	if err := p.ledger.recordLocked(&fact{Fact: factRefused, Op: q.Op, Key: q.Key, Request: q.number, Reason: reason, Kept: true, Print: q.print[:]}); err != nil {
 		return nil
 	}
-	return refusal(q.acc, reason, true)
+	return refusal(reason, true)
 }
 
 // refundLocked is why a charge cannot be refunded, or nil; q's amount is then the charge's.
 func refundLocked(p *Provider, q *ask) *outcome {
 	l, n := p.ledger, chargeNumber(q.charge)
 	if n < 1 || n > int64(len(l.effects)) || l.effects[n-1].op != Charge {
-		return refusal(q.acc, "there is no such charge", false)
+		return refusal("there is no such charge", false)
 	}
 	if l.refunded[n] != 0 {
 		return refuseLocked(p, q, "the charge was refunded before", true)

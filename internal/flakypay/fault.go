@@ -14,7 +14,8 @@ type Fault struct {
 	Name string // text for the ledger
 	// Unserved: the request is read and nothing else: no effect, and no answer.
 	Unserved Absence
-	// Refuse refuses. 429 and 503 do so before the key is looked at, also where an earlier request had its effect. 402 concerns what would have had an effect; an inquiry is not refused so.
+	// Refuse refuses. 429 and 503 do so before the key is looked at, also where an earlier request had its effect. 402 concerns what would have had an effect; an
+	// inquiry is not refused so.
 	Refuse Refusal
 	// Before delays what is asked for, which happens all the same if the client has gone meanwhile. HoldBefore names a gate to wait at, after that.
 	Before     time.Duration
@@ -26,7 +27,8 @@ type Fault struct {
 	HoldAfter string
 	// Ending is what the connection is given of the answer.
 	Ending Ending
-	// Webhooks is how many times the answer is delivered by webhook, each WebhookAfter after the connection's end or the one before. Not of inquiries, nor of what is neither an effect nor a 402.
+	// Webhooks is how many times the answer is delivered by webhook, each WebhookAfter after the connection's end or the one before. Not of inquiries, nor of what is
+	// neither an effect nor a 402.
 	Webhooks     int
 	WebhookAfter time.Duration
 }
@@ -118,7 +120,8 @@ func EveryFault(c Config, p float64) (all []Chance) {
 	return all
 }
 
-// ParseFault reads what the header Flaky-Fault holds: a name, then settings: "late; after_ms=50; hold_before=g". The settings are before_ms, after_ms, webhook_after_ms, webhooks, hold_before and hold_after; the name may be "none".
+// ParseFault reads what the header Flaky-Fault holds: a name, then settings: "late; after_ms=50; hold_before=g". The settings are before_ms, after_ms,
+// webhook_after_ms, webhooks, hold_before and hold_after; the name may be "none".
 func ParseFault(text string) (Fault, error) {
 	parts := strings.Split(text, ";")
 	name := strings.TrimSpace(parts[0])

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// ReadLedger reads a ledger's file, also one that a provider is appending to, or was killed while it did: a last line without its end is none. It returns an error matching [ErrFile].
+// ReadLedger reads a ledger's file, also one that a provider is appending to, or was killed while it did: a last line without its end is none. It returns an error
+// matching [ErrFile].
 func ReadLedger(r io.Reader) (*Ledger, error) {
 	l := newLedger()
 	l.mu.Lock()

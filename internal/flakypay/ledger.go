@@ -187,7 +187,8 @@ const (
 	factSent    = "sent" // what became of an answer
 )
 
-// recordLocked makes a fact one: in the file, if there is one, and then in memory. On an error it is none, or it is unknown whether it is one, and nothing is recorded any more.
+// recordLocked makes a fact one: in the file, if there is one, and then in memory. On an error it is none, or it is unknown whether it is one, and nothing is
+// recorded any more.
 func (l *Ledger) recordLocked(f *fact) error {
 	f.at = l.now
 	f.AtMS = int64((l.now + time.Millisecond - 1) / time.Millisecond)
@@ -220,7 +221,7 @@ func (l *Ledger) applyLocked(f *fact) {
 		a.keepLocked(l, f, effected(a, a.effects[len(a.effects)-1]))
 	case factRefused:
 		a.tally.RefusedFinally = true
-		a.keepLocked(l, f, refusal(a, f.Reason, true))
+		a.keepLocked(l, f, refusal(f.Reason, true))
 	case factClosed:
 		a.closed = true
 	case factAnswer:

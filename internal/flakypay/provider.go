@@ -43,7 +43,8 @@ type gate struct {
 	isOpen        bool
 }
 
-// New makes a provider; with [Config.File] it goes on from what is in the file. It is to be served, or closed. It returns an error matching [ErrConfig], or one matching [ErrFile].
+// New makes a provider; with [Config.File] it goes on from what is in the file. It is to be served, or closed. It returns an error matching [ErrConfig], or one
+// matching [ErrFile].
 func New(c Config) (*Provider, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -73,8 +74,9 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 // Ledger is what has really happened. It can be read after the end.
 func (p *Provider) Ledger() *Ledger { return p.ledger }
 
-// Serve serves on listener, which it closes, until ctx ends or [Provider.Close] is called. Connections are cut then, and what is waiting for a delay or a gate ends without its effect, or without its answer. It returns when no goroutine
-// of the provider is left: nil, the listener's error, or one matching [ErrServing] or [ErrFile].
+// Serve serves on listener, which it closes, until ctx ends or [Provider.Close] is called. Connections are cut then, and what is waiting for a delay or a gate ends
+// without its effect, or without its answer. It returns when no goroutine of the provider is left: nil, the listener's error, or one matching [ErrServing] or
+// [ErrFile].
 func (p *Provider) Serve(ctx context.Context, listener net.Listener) error {
 	p.mu.Lock()
 	if p.started || p.ended {
@@ -175,8 +177,9 @@ func reset(c net.Conn) {
 	_ = c.Close() // as above
 }
 
-// Down takes the provider down until [Provider.Up]: Refusing closes the listener and resets the connections, Silent accepts and never answers. What was read before goes on to its effect. Who refuses connections does so until Up, whatever else is asked for. It returns an error matching [ErrServing]
-// if the provider does not serve.
+// Down takes the provider down until [Provider.Up]: Refusing closes the listener and resets the connections, Silent accepts and never answers. What was read before
+// goes on to its effect. Who refuses connections does so until Up, whatever else is asked for. It returns an error matching [ErrServing] if the provider does not
+// serve.
 func (p *Provider) Down(how Absence) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
