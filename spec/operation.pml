@@ -273,6 +273,12 @@ inline inquire(f) {
   fi
 }
 
+#ifdef EDGE
+#define EDGE_REFUND refunded = wish
+#else
+#define EDGE_REFUND skip
+#endif
+
 #ifdef ASOF
 #define SINCE (asof == cur)                      /* no attempt has begun since the inquiry */
 #else
@@ -296,7 +302,7 @@ end:
        f == FOUND || f == CLOSED ->
        if :: f == FOUND -> told = 1 :: else fi;
        if
-       :: !DECIDED && f == FOUND -> become(SUCCEEDED)
+       :: !DECIDED && f == FOUND -> become(SUCCEEDED); EDGE_REFUND
        :: !DECIDED && f == CLOSED && SINCE -> become(FAILED)
        :: !DECIDED && f == CLOSED && !SINCE -> skip
        :: DECIDED -> if :: (f == FOUND) != (st == SUCCEEDED) -> conflict = 1 :: else fi
@@ -313,7 +319,9 @@ end:
        f = 0                                     /* not observed decides nothing */
 #endif
      }
+#ifndef EDGE
   :: atomic { wish && MAYCOMPENSATE && !refunded -> refunded = 1 }
+#endif
   od
 }
 
