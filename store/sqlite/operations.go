@@ -209,7 +209,7 @@ func (o *Operations) Claim(ctx context.Context, req operation.ClaimRequest) ([]o
 		return nil, err
 	}
 	req.Kinds = slices.Clone(req.Kinds)
-	none, err := o.nothing(ctx, "claim", func(b *opBatch) (bool, error) { return b.worked(req.Kinds) })
+	none, err := o.nothing(ctx, "claim", func(b *opBatch) (bool, error) { return b.worked(&req) })
 	if none || err != nil {
 		return []operation.Job{}, err
 	}

@@ -20,3 +20,12 @@ func runOps[H any](t *testing.T, cases []operationtest.Case[H], fresh func(testi
 }
 
 func TestOperationConformance(t *testing.T) { runOps(t, operationtest.Cases(), newOpHarness) }
+
+func TestDurableOperationConformance(t *testing.T) {
+	runOps(t, operationtest.DurableCases(), newOpHarness)
+}
+
+// TestEqualityOperationConformance meets instants to the nanosecond, on a kernel clock that moves by hand.
+func TestEqualityOperationConformance(t *testing.T) {
+	runOps(t, operationtest.EqualityCases(), newManualOpHarness)
+}

@@ -23,19 +23,24 @@ type candidate struct {
 
 // selectWork has a part for each priority, so that none walks over what is due later.
 const (
-	workOf     = `SELECT n, priority, due FROM (SELECT n, priority, due FROM tenure_operation WHERE step = 2 AND kind = ?1 AND blocked = 0 AND priority = `
+	workAt     = `SELECT n, priority, due FROM (SELECT n, priority, due FROM tenure_operation WHERE step = 2 AND kind = ?1 AND blocked = 0 AND priority = `
 	workDue    = ` AND due <= ?2 ORDER BY due, n LIMIT ?3)`
-	selectWork = workOf + `3` + workDue + ` UNION ALL ` + workOf + `2` + workDue + ` UNION ALL ` + workOf + `1` + workDue + ` UNION ALL ` + workOf + `0` + workDue
+	selectWork = workAt + `3` + workDue + ` UNION ALL ` + workAt + `2` + workDue + ` UNION ALL ` + workAt + `1` + workDue + ` UNION ALL ` + workAt + `0` + workDue
 	anyWork    = `SELECT EXISTS (SELECT 1 FROM json_each(?1) k CROSS JOIN tenure_operation o ON o.kind = k.value
 		WHERE o.step = 2 AND o.blocked = 0 AND o.priority IN (0, 1, 2, 3) AND o.due <= ?2)`
+	selectOne   = `SELECT n, priority, due, kind FROM tenure_operation WHERE id = ?1 AND step = 2 AND blocked = 0 AND due <= ?2`
 	selectDesk  = `SELECT n, due FROM tenure_operation WHERE step >= 4 AND kind = ?1 AND due <= ?2 ORDER BY due, n LIMIT ?3`
 	selectWatch = `SELECT n FROM tenure_operation WHERE step = 3 AND due <= ?1 ORDER BY due, n LIMIT ?2`
 )
 
-// worked reports whether there is work of one of the kinds.
-func (b *opBatch) worked(kinds []operation.KindClaim) (some bool, err error) {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
+// worked reports whether there is work for the claim.
+func (b *opBatch) worked(req *operation.ClaimRequest) (some bool, err error) {
+	if req.ID != "" {
+		found, err := b.workOf(req)
+		return len(found) > 0, err
+	}
+	names := make([]string, len(req.Kinds))
+	for i, k := range req.Kinds {
 		names[i] = k.Kind
 	}
 	list, err := json.Marshal(names)
@@ -48,8 +53,26 @@ func (b *opBatch) worked(kinds []operation.KindClaim) (some bool, err error) {
 	return some, nil
 }
 
+// workOf is work, of the one operation that is asked for.
+func (b *opBatch) workOf(req *operation.ClaimRequest) ([]candidate, error) {
+	var found []candidate
+	err := b.each(func(rows *sql.Rows) error {
+		var c candidate
+		var kind string
+		err := rows.Scan(&c.n, &c.priority, &c.due, &kind)
+		if c.kind = slices.IndexFunc(req.Kinds, func(k operation.KindClaim) bool { return k.Kind == kind }); c.kind >= 0 {
+			found = append(found, c)
+		}
+		return err
+	}, selectOne, req.ID, b.now)
+	return found, err
+}
+
 // work returns what is due of the kinds, in the order in which it is done.
 func (b *opBatch) work(req *operation.ClaimRequest) ([]candidate, error) {
+	if req.ID != "" {
+		return b.workOf(req)
+	}
 	var found []candidate
 	for i := range req.Kinds {
 		k, first := &req.Kinds[i], len(found)
