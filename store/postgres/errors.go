@@ -95,6 +95,7 @@ const (
 	opRaiseEpoch   = "raise epoch"
 	opNewAuthority = "new authority"
 	opDown         = "migrate down"
+	opResolve      = "resolve"
 )
 
 // setupError matches [ErrSetup] and says what to change.
@@ -195,7 +196,7 @@ func setupState(code string) bool {
 // roleFor is the role whose members may make a call.
 func roleFor(op string) string {
 	switch op {
-	case opRevoke, opPrune:
+	case opRevoke, opPrune, opResolve:
 		return roleOperator
 	case opRaiseEpoch, opNewAuthority, opDown:
 		return roleOwner

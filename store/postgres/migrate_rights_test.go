@@ -24,7 +24,7 @@ func TestMigrateWithoutSuperuser(t *testing.T) {
 			conn := connect(t, s.URLAs("deployer", database))
 			first := mustMigrate(t, conn, MigrateOptions{Grant: []string{"app"}})
 			second := mustMigrate(t, conn, MigrateOptions{Grant: []string{"app"}})
-			if first.From != 0 || second.From != 1 || second.Authority != first.Authority {
+			if first.From != 0 || second.From != SchemaVersion || second.Authority != first.Authority {
 				t.Errorf("got %+v, then %+v", first, second)
 			}
 			if owner := value[string](t, admin, `SELECT string_agg(DISTINCT pg_get_userbyid(proowner), ',') FROM pg_proc WHERE pronamespace = 'tenure'::regnamespace`); owner != "tenure_owner" {
@@ -171,7 +171,7 @@ func TestUserRights(t *testing.T) {
 	for _, c := range []struct{ sql, want string }{
 		{`SELECT outcome FROM tenure.renew('` + session + `')`, "renewed"},
 		{`SELECT name || ' ' || held FROM tenure.leases()`, "job true"},
-		{`SELECT tenure.schema_version()::text`, "1"},
+		{`SELECT tenure.schema_version()::text`, "2"},
 		{`SELECT outcome FROM tenure.release('` + session + `', '` + id + `', ARRAY['job'])`, "released"},
 		{`SELECT outcome FROM tenure.close_session('` + session + `')`, "closed"},
 	} {

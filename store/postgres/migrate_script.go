@@ -27,8 +27,25 @@ func steps() []step {
 			"0006_operator.sql", "0007_fence.sql", "both_3_claim.sql", "0008_people.sql", "0009_present.sql", "both_4_row.sql", "both_5_protect.sql", "0010_roles.sql", "0011_authority.sql",
 		},
 		down: "DROP SCHEMA tenure CASCADE;",
+	}, {
+		version: 2,
+		up:      []string{"0012_operation.sql", "0013_operation_rules.sql", "0014_operation_submit.sql", "0015_operation_queue.sql", "0016_operation_desk.sql", "0017_operation_roles.sql"},
+		down:    operationDown,
 	}}
 }
+
+// operationDown takes operations away, and nothing else.
+const operationDown = `DROP VIEW tenure.attempts;
+DO $down$
+DECLARE v_function regprocedure;
+BEGIN
+	FOR v_function IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace AND p.proname LIKE 'op\_%' LOOP
+		EXECUTE 'DROP FUNCTION ' || v_function;
+	END LOOP;
+END $down$;
+DROP TYPE tenure.op_record, tenure.op_head, tenure.op_job;
+DROP TABLE tenure.operation, tenure.attempt, tenure.conflict;
+DROP SEQUENCE tenure.submission;`
 
 // halfSteps are all versions of the fence half: what a database needs whose resources are guarded by an authority elsewhere.
 func halfSteps() []step {
@@ -38,6 +55,10 @@ func halfSteps() []step {
 			"0000_version.sql", "both_1_base.sql", "both_2_mark.sql", "both_3_claim.sql", "half_1_present.sql", "both_4_row.sql", "both_5_protect.sql", "half_2_roles.sql",
 		},
 		down: "DROP SCHEMA tenure CASCADE;",
+	}, {
+		version: 2, half: true,
+		up:   []string{"half_3_version.sql"},
+		down: "SELECT 1;",
 	}}
 }
 

@@ -45,6 +45,8 @@ type Store struct {
 
 	renewals reserved
 	refused  atomic.Int64 // claims, by Fenced
+
+	operations *Operations
 }
 
 // New makes a store on pool, which stays the caller's: the store takes a connection for each call, and takes one more out of the pool
@@ -75,6 +77,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s.id, s.unbroken = authority.Bytes, unbroken.Bytes
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.renewals.gate = make(chan struct{}, 1)
+	s.operations = newOperations(s)
 	return s, nil
 }
 

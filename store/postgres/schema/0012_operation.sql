@@ -88,9 +88,9 @@ CREATE VIEW tenure.attempts AS
 	UNION ALL
 	SELECT o.id, o.number, o.known, o.worker, o.began, o.ended, o.why, CASE WHEN o.own THEN o.result ELSE o.answer END FROM tenure.operation o WHERE o.number IS NOT NULL;
 
--- An operation as it is told. outcome says what became of the call. newer: the current attempt, where the call was about another one. Times are durations, as of the reply.
+-- An operation as it is told. outcome says what became of the call. Times are durations, as of the reply.
 CREATE TYPE tenure.op_record AS (
-	outcome text, newer bigint, id text, kind text, fingerprint bytea, state text, step text, step_in interval, priority int, ord text, blocked boolean,
+	outcome text, id text, kind text, fingerprint bytea, state text, step text, step_in interval, priority int, ord text, blocked boolean,
 	age interval, decided interval, kept text, inquiries int, conflicts int, wished boolean, compensates text, undone_by text, not_after timestamptz, reason text, request bytea, result bytea,
 	numbers bigint[], knowns text[], workers text[], began interval[], ended interval[], reasons text[], results bytea[],
 	conflict_attempts bigint[], conflict_reasons text[], conflict_results bytea[]);

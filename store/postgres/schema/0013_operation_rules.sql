@@ -188,7 +188,7 @@ BEGIN
 	ELSIF h.state < 4 THEN
 		h.state := CASE WHEN p_finding = 1 THEN 4 ELSE 5 END;
 		UPDATE tenure.operation o SET result = CASE WHEN p_finding = 1 THEN p_result END, reason = CASE WHEN p_finding <> 1 THEN p_reason END WHERE o.id = h.id;
-	ELSIF NOT CASE WHEN p_finding = 1 THEN h.state = 4 AND tenure.op_same(h.id, p_result) ELSE h.state <> 4 END THEN
+	ELSIF (CASE WHEN p_finding = 1 THEN h.state <> 4 OR NOT tenure.op_same(h.id, p_result) ELSE h.state = 4 END) THEN
 		PERFORM tenure.op_contradict(h.id, 0, p_result, format('found otherwise after the operation was %s: %s', tenure.op_state(h.state), p_reason));
 		stale := true;
 	END IF;
@@ -199,7 +199,7 @@ CREATE FUNCTION tenure.op_tell(p_id text, p_bodies boolean, p_now timestamptz, p
 DECLARE
 	r tenure.op_record;
 BEGIN
-	SELECT p_outcome, o.number, o.id, o.kind, o.fingerprint, tenure.op_state(o.state), (ARRAY['idle', 'work', 'watch', 'ask', 'undo'])[o.step],
+	SELECT p_outcome, o.id, o.kind, o.fingerprint, tenure.op_state(o.state), (ARRAY['idle', 'work', 'watch', 'ask', 'undo'])[o.step],
 		CASE WHEN o.step > 1 THEN greatest(o.due - p_now, interval '0') END, o.priority::int, o.ord, o.blocked, p_now - o.created, p_now - o.decided,
 		(ARRAY['whole', 'without bodies', 'verdict only'])[o.kept], o.inquiries, o.conflicts, o.wished, o.compensates, o.undone_by, o.not_after, o.reason,
 		CASE WHEN p_bodies THEN o.request END, CASE WHEN p_bodies THEN o.result END,
@@ -207,7 +207,7 @@ BEGIN
 	INTO r FROM tenure.operation o
 	LEFT JOIN LATERAL (SELECT array_agg(t.number ORDER BY t.number) AS numbers, array_agg(tenure.op_known(t.known) ORDER BY t.number) AS knowns, array_agg(t.worker ORDER BY t.number) AS workers,
 		array_agg(p_now - t.began ORDER BY t.number) AS began, array_agg(CASE WHEN t.known <> 3 THEN p_now - t.ended END ORDER BY t.number) AS ended,
-		array_agg(t.why ORDER BY t.number) AS reasons, CASE WHEN p_bodies THEN array_agg(t.answer ORDER BY t.number) END AS results
+		array_agg(coalesce(t.why, '') ORDER BY t.number) AS reasons, CASE WHEN p_bodies THEN array_agg(t.answer ORDER BY t.number) END AS results
 		FROM tenure.attempts t WHERE t.id = o.id) a ON true
 	LEFT JOIN LATERAL (SELECT array_agg(t.attempt ORDER BY t.o) AS attempts, array_agg(t.why ORDER BY t.o) AS reasons, CASE WHEN p_bodies THEN array_agg(t.answer ORDER BY t.o) END AS results
 		FROM tenure.conflict t WHERE t.id = o.id) c ON o.conflicts > 0

@@ -1,0 +1,1 @@
+-- Version 2 brings operations, which the fence half does not have.
