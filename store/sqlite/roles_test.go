@@ -16,13 +16,15 @@ import (
 // roles are the parts that a child can play.
 func roles() map[string]func(context.Context, *stage) error {
 	all := map[string]func(context.Context, *stage) error{
-		"worker":    playWorker,
-		"copy over": playCopyOver,
-		"opener":    playOpener,
-		"churn":     playChurn,
-		"claimers":  playClaimers,
-		"historian": playHistorian,
-		"presenter": playPresenter,
+		"worker":      playWorker,
+		"copy over":   playCopyOver,
+		"opener":      playOpener,
+		"churn":       playChurn,
+		"claimers":    playClaimers,
+		"historian":   playHistorian,
+		"presenter":   playPresenter,
+		"op claimers": playOpClaimers,
+		"op churn":    playOpChurn,
 	}
 	maps.Copy(all, systemRoles())
 	return all
