@@ -17,7 +17,7 @@ $$;
 
 -- Whether an attempt may begin under what a worker knows of the kind. A window of more than 366 days has no end. Inlined.
 CREATE FUNCTION tenure.op_may_begin(p_state smallint, p_attempts int, p_first timestamptz, p_not_after timestamptz, p_now timestamptz, p_most int, p_window interval, p_timeout interval)
-RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+RETURNS boolean LANGUAGE sql STABLE AS $$
 	SELECT p_attempts < p_most AND (p_not_after IS NULL OR p_not_after > p_now)
 		AND (p_state = 1 OR p_window > interval '366 days' OR p_window > interval '0' AND p_now <= p_first + p_window - p_timeout)
 $$;

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/internal/testdb"
+	"github.com/tenure-go/tenure/operation"
+)
+
+// opsPerRound is how many operations one round of the benchmark takes through its life.
+const opsPerRound = 50_000
+
+// BenchmarkOperations takes operations that do nothing through their lives in one process: submitted by 256 goroutines; then claimed, and completed one by one by 256 handlers. Attempts are recorded,
+// and everything is durable. The settings are the server's defaults, but for room for the log.
+func BenchmarkOperations(b *testing.B) {
+	server := testdb.Start(b, testdb.Options{Durable: true, Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "256MB"}})
+	ops := openStore(b, server.URL(server.Template(b, install)), Options{}).Operations()
+	var submitting, working time.Duration
+	for round := 0; b.Loop(); round++ {
+		submitting += elapsed(func() { submitAll(b, ops, fmt.Sprintf("%08d-", round), opsPerRound) })
+		working += elapsed(func() { workAll(b, ops, opsPerRound) })
+	}
+	done := float64(b.N) * opsPerRound
+	b.ReportMetric(done/submitting.Seconds(), "submitted/s")
+	b.ReportMetric(done/working.Seconds(), "worked/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+func elapsed(f func()) time.Duration {
+	began := time.Now()
+	f()
+	return time.Since(began)
+}
+
+// submitAll submits n operations.
+func submitAll(b *testing.B, ops *Operations, prefix string, n int) {
+	const callers = 256
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < n; i += callers {
+				if _, err := ops.Submit(b.Context(), noop(fmt.Sprintf("%s%07d", prefix, i))); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func noop(id string) operation.SubmitRequest {
+	return operation.SubmitRequest{ID: id, Kind: "noop", Request: []byte("{}"), Fingerprint: operation.FingerprintOf("noop", []byte("{}"))}
+}
+
+// claimNoops asks for n operations.
+func claimNoops(n int) operation.ClaimRequest {
+	return operation.ClaimRequest{Worker: "bench", TTL: 15 * time.Second, Limit: n, Kinds: []operation.KindClaim{{Kind: "noop", Limit: n, Timeout: time.Minute, MaxAttempts: 3, Asks: true}}}
+}
+
+// workAll claims and completes until n are done. The next claim is made while the handlers are busy.
+func workAll(b *testing.B, ops *Operations, n int) {
+	const handlers, batch = 256, 500
+	jobs := make(chan operation.Job, 2*batch)
+	var wg sync.WaitGroup
+	for range handlers {
+		wg.Go(func() {
+			for j := range jobs {
+				errs, err := ops.Complete(context.WithoutCancel(b.Context()), []operation.Completion{{Ref: j.Ref, Answer: operation.Answer{Known: operation.Effective}}})
+				if err != nil || errs[0] != nil {
+					b.Errorf("%v, %v", errs, err)
+				}
+			}
+		})
+	}
+	for left := n; left > 0; {
+		claimed, err := ops.Claim(b.Context(), claimNoops(batch))
+		if err != nil {
+			b.Error(err)
+			break
+		}
+		left -= len(claimed)
+		for _, j := range claimed {
+			jobs <- j
+		}
+	}
+	close(jobs)
+	wg.Wait()
+}
