@@ -191,7 +191,8 @@ func (o *Operations) Complete(ctx context.Context, all []operation.Completion) (
 	err := o.write(ctx, "complete", "", len(mine), func(b *opBatch) error {
 		errs = make([]error, len(mine))
 		for i := range mine {
-			if errs[i] = b.complete(&mine[i]); b.err != nil {
+			errs[i] = b.complete(&mine[i])
+			if b.err != nil {
 				return b.err
 			}
 		}
@@ -225,10 +226,10 @@ func (o *Operations) Claim(ctx context.Context, req operation.ClaimRequest) ([]o
 }
 
 // nothing reports whether there is nothing to write.
-func (o *Operations) nothing(ctx context.Context, op string, any func(*opBatch) (bool, error)) (bool, error) {
+func (o *Operations) nothing(ctx context.Context, op string, look func(*opBatch) (bool, error)) (bool, error) {
 	none := false
 	err := o.read(ctx, op, func(b *opBatch) error {
-		some, err := any(b)
+		some, err := look(b)
 		none = err == nil && !some
 		return err
 	})

@@ -28,7 +28,7 @@ func (c writerConn) prepared(text string) (*sql.Stmt, error) {
 	if known := c.s.opStmts[text]; known != nil {
 		return known, nil
 	}
-	made, err := c.s.conn.PrepareContext(context.Background(), text) //nolint:sqlclosecheck // closeFiles does
+	made, err := c.s.conn.PrepareContext(context.Background(), text)
 	if err == nil {
 		if c.s.opStmts == nil {
 			c.s.opStmts = map[string]*sql.Stmt{}
@@ -39,7 +39,7 @@ func (c writerConn) prepared(text string) (*sql.Stmt, error) {
 }
 
 func (c writerConn) exec(text string, args ...any) (sql.Result, error) {
-	stmt, err := c.prepared(text)
+	stmt, err := c.prepared(text) //nolint:sqlclosecheck // it is kept; closeStatements closes it
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (c writerConn) exec(text string, args ...any) (sql.Result, error) {
 }
 
 func (c writerConn) query(text string, args ...any) (*sql.Rows, error) {
-	stmt, err := c.prepared(text)
+	stmt, err := c.prepared(text) //nolint:sqlclosecheck // it is kept; closeStatements closes it
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (c writerConn) query(text string, args ...any) (*sql.Rows, error) {
 }
 
 func (c writerConn) row(text string, args ...any) *sql.Row {
-	stmt, err := c.prepared(text)
-	if err != nil { // it says the same again, to whoever scans the row
+	stmt, err := c.prepared(text) //nolint:sqlclosecheck // it is kept; closeStatements closes it
+	if err != nil {               // it says the same again, to whoever scans the row
 		return c.s.conn.QueryRowContext(context.Background(), text, args...)
 	}
 	return stmt.QueryRow(args...)
@@ -116,9 +116,9 @@ func (s *Store) opBatchIn(ctx context.Context, tx TX, lock string) (*opBatch, er
 
 // inTx is opBatchIn for a call in a caller's transaction, with the errors that it tells.
 func (s *Store) inTx(ctx context.Context, tx TX, op string) (*opBatch, error) {
-	now, err := s.opBatchIn(ctx, tx, lockClock)
+	b, err := s.opBatchIn(ctx, tx, lockClock)
 	if err != nil {
 		return nil, fmt.Errorf("%s in a transaction: %w", op, err)
 	}
-	return now, nil
+	return b, nil
 }

@@ -18,13 +18,16 @@ func (o *Operations) List(ctx context.Context, req operation.ListRequest) ([]ope
 	found := []operation.Record{}
 	err := o.read(ctx, "list", func(b *opBatch) error {
 		records, err := b.list(req)
+		if err != nil {
+			return err
+		}
 		for _, r := range records {
-			if err = b.rest(r, req.Bodies); err != nil {
+			if err := b.rest(r, req.Bodies); err != nil {
 				return err
 			}
 			found = append(found, b.tell(r, req.Bodies))
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -39,10 +42,10 @@ func (b *opBatch) list(req operation.ListRequest) ([]*opRecord, error) {
 	for _, s := range req.States {
 		states |= 1 << s
 	}
-	switch {
-	case states == 0:
+	switch states {
+	case 0:
 		states = -1
-	case states == 1<<operation.Uncertain:
+	case 1 << operation.Uncertain:
 		text += ` AND o.state = 3` // by its index
 	}
 	if req.Conflicts {

@@ -85,7 +85,7 @@ func workOff(ctx context.Context, s *Store, claimer int) (total int, err error) 
 			all[i] = done(job.Ref)
 		}
 		errs, err := ops.Complete(ctx, all)
-		if err = errors.Join(append(errs, err)...); err != nil {
+		if err := errors.Join(append(errs, err)...); err != nil {
 			return total, err
 		}
 		for _, job := range jobs { // a second effect would break the primary key

@@ -187,7 +187,7 @@ func (b *opBatch) rest(r *opRecord, bodies bool) error {
 			return err
 		}
 	}
-	if bodies && r.kept == operation.Whole {
+	if bodies && r.kept < operation.VerdictOnly { // what was said after bodies were forgotten is kept
 		return b.bodies(r)
 	}
 	return nil

@@ -67,7 +67,7 @@ func checkOperations(ctx context.Context, db *sql.DB) error {
 		"the first of its order blocked":      `SELECT group_concat(u.id) FROM ` + undecided + ` u WHERE u.blocked <> (u.n > (SELECT min(v.n) FROM ` + undecided + ` v WHERE v.ord = u.ord))`,
 		"blocked though decided":              `SELECT group_concat(id) FROM tenure_operation WHERE blocked AND (state >= 4 OR ord = '')`,
 		"attempting though blocked":           `SELECT group_concat(id) FROM tenure_operation WHERE blocked AND attempts > 0`,
-		"a body that was forgotten":           `SELECT group_concat(id) FROM tenure_operation WHERE kept <> 1 AND n IN (SELECT n FROM tenure_body)`,
+		"a body that was forgotten":           `SELECT group_concat(id) FROM tenure_operation o WHERE kept <> 1 AND EXISTS (SELECT 1 FROM tenure_body b WHERE b.n = o.n AND (kept = 3 OR part = 0))`,
 		"a result that is nowhere":            `SELECT group_concat(id) FROM tenure_operation o WHERE result_of <> 0 AND NOT EXISTS (SELECT 1 FROM tenure_body b WHERE b.n = o.n AND b.part = o.result_of)`,
 		"a row without its operation":         `SELECT group_concat(n) FROM (SELECT n FROM tenure_attempt UNION SELECT n FROM tenure_conflict UNION SELECT n FROM tenure_body) WHERE n NOT IN (SELECT n FROM tenure_operation)`,
 		"conflicts that are not counted":      `SELECT group_concat(id) FROM tenure_operation o WHERE conflicts < (SELECT count(*) FROM tenure_conflict c WHERE c.n = o.n)`,

@@ -80,8 +80,11 @@ func staleCompletesNothing(o *opStore) error {
 		return err
 	}
 	err = o.inTx(func(tx *sql.Tx) error { return o.complete(tx, done(first.Ref)) })
+	if err == nil {
+		return errors.New("a stale attempt was completed")
+	}
 	if !errors.Is(err, operation.ErrStale) {
-		return fmt.Errorf("a stale attempt was completed: %v", err)
+		return fmt.Errorf("a stale completion: %w", err)
 	}
 	if got := o.get("op"); got.State != operation.Attempting || got.Current() != second.Number {
 		return fmt.Errorf("after a stale completion: %v, attempt %d", got.State, got.Current())
