@@ -86,6 +86,9 @@ func (k *kindState) freeLocked(prefetch int) int {
 	if k.took > 0 {
 		ahead = int(min(int64(prefetch), int64(k.e.concurrency)*int64(prefetchAhead)/int64(k.took)))
 	}
+	if k.e.window == 0 { // of each that a killed worker had here, somebody has to be asked what became of it
+		ahead = min(ahead, k.e.concurrency)
+	}
 	k.low = ahead / 2
 	return min(k.e.concurrency+ahead-k.running-len(k.queue), operation.MaxBatch)
 }
@@ -110,6 +113,7 @@ func (w *Worker) claimOnce(ctx context.Context, req operation.ClaimRequest) (int
 		w.o.Logger.Info("worker: claiming again")
 	}
 	w.down = false
+	w.stopping = w.stopping || ctx.Err() != nil
 	w.takeLocked(sent, req, jobs)
 	return len(jobs), nil
 }

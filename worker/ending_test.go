@@ -222,3 +222,32 @@ func TestQueueGivesBackWhatCannotBegin(t *testing.T) {
 		}
 	})
 }
+
+// A claim that is on its way when the worker is stopped is waited for, and what it brings is given back.
+func TestDrainGivesBackWhatIsBeingClaimed(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var slow atomic.Bool
+		claiming := make(chan struct{}, 1)
+		w.wrap = func(s store) store {
+			return &twin{store: s, after: func(call string) error {
+				if call == "claim" && slow.Load() {
+					claiming <- struct{}{}
+					<-time.After(time.Second)
+				}
+				return nil
+			}}
+		}
+		var begun atomic.Int32
+		_, stop := w.begin(w.options(), worker.Handle(plain(func(context.Context, *worker.Attempt) error { begun.Add(1); return nil })))
+		pass(time.Second)
+		slow.Store(true)
+		w.submit("a")
+		<-claiming
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if rec := w.get("a"); rec.State != operation.Pending || begun.Load() != 0 {
+			t.Errorf("%v after %d begins", rec.State, begun.Load())
+		}
+	})
+}

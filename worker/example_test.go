@@ -79,6 +79,7 @@ func Example() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })
 	running.Go(func() { _ = r.Run(ctx) })

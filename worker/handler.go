@@ -29,7 +29,7 @@ type Handler[Req, Res any] struct {
 	// two calls make one operation; what it compensates is filled in. [operation.Kind.Request] makes one.
 	Compensate func(id string, req Req, res Res) (operation.SubmitRequest, error)
 
-	// Lease names what must be owned while Perform runs; empty: nothing. Held elsewhere, the attempt is not sent, and comes again later. Optional; the worker needs [Options.Leases].
+	// Lease names what must be owned while Perform runs; empty: nothing. Held elsewhere, the attempt is not sent, and comes again later: it counts as an attempt. Optional; the worker needs [Options.Leases].
 	Lease func(req Req) string
 
 	// Local: the only effect stands in the transaction in which the store's CompleteTx reports the attempt (see [Attempt.Completion]). What was not completed did not happen then, whatever the error, so errors
@@ -43,7 +43,7 @@ type Handler[Req, Res any] struct {
 	Window time.Duration
 	// NotAfter is how long after the first attempt the provider itself refuses the effect, because every attempt carries that instant. 0: it does not.
 	NotAfter    time.Duration
-	MaxAttempts int // of one operation; default (0) 25, most [operation.MaxAttempts]
+	MaxAttempts int // of one operation, those that were not sent included; default (0) 25, most [operation.MaxAttempts]
 	Concurrency int // attempts of this kind at once in one worker; default (0) 10, most 1000
 	// Base and Most bound the pause after an attempt that did not decide: a random part of Base, of twice that, four times and so on, never of more than Most. Default (0) 1 s and 10 min. What the other side asks for comes on top.
 	Base, Most time.Duration

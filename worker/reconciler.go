@@ -155,17 +155,17 @@ func (r *Reconciler) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = lease.Do(ctx, session, r.o.Name, func(ctx context.Context, _ *lease.Lease) error {
+	lost := lease.Do(ctx, session, r.o.Name, func(ctx context.Context, _ *lease.Lease) error {
 		r.failed(ctx, "own", nil)
 		r.o.Logger.InfoContext(ctx, "worker: reconciling", "name", r.o.Name)
 		r.work(ctx)
 		r.o.Logger.InfoContext(ctx, "worker: reconciling no more", "name", r.o.Name, "cause", context.Cause(ctx))
 		return nil
 	})
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return lost
 	}
-	return err
+	return nil
 }
 
 // work reconciles until ctx ends, and waits for what it has begun.

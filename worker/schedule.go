@@ -35,7 +35,7 @@ const (
 // occurrence, and one that was done is not done again by another host. What runs is decided by the wall clock of the host that looks; what was done is not: that is the operation's record.
 type Schedule struct {
 	Name string // of at most 200 bytes; the same on every host
-	// Cron is five fields: minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @yearly. Where both days are restricted, either of them suffices, as in crontab(5).
+	// Cron is five fields: minute, hour, day of the month, month and weekday; or @hourly, @daily, @weekly, @monthly, @yearly. Where both days are restricted, either of them suffices, as in crontab(5).
 	Cron string
 	// Zone is whose times these are. Default (nil): UTC, which no change to or from summer time moves; the host's own zone is never used. With a zone that has such changes: a time that stands in the hour that is left out
 	// occurs once, as much later as clocks were put on; a time that stands in the hour that comes twice occurs twice, as two occurrences.
@@ -125,7 +125,11 @@ func plan(s Schedule, now time.Time) (*planned, error) {
 	case strings.Contains(s.Cron, "TZ="):
 		return bad("cron", "%q names a zone; that is what Zone is for", s.Cron)
 	}
-	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom).Parse(s.Cron)
+	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := parser.Parse(s.Cron)
 	if err != nil {
 		return bad("cron", "%v", err)
 	}

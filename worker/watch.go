@@ -88,19 +88,16 @@ func (w *Worker) abandonLocked(t *task, why string) {
 	w.reportLocked(t, operation.Answer{Known: operation.NoAnswer, Reason: why}, k.e.retryIn(t.attempt.job.Ordinal, 0))
 }
 
-// abandonAll gives up all handlers that still run, at the end, and returns how many.
-func (w *Worker) abandonAll() int {
+// abandonAll gives up all handlers that still run, at the end.
+func (w *Worker) abandonAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := 0
 	for i := len(w.tasks) - 1; i >= 0; i-- {
 		if t := w.tasks[i]; t.state == running {
 			w.abandonLocked(t, "the worker stopped, and its handler had not returned")
 			w.leaveLocked(t.kind)
-			n++
 		}
 	}
-	return n
 }
 
 // renew keeps the claims of what waits and runs: all that are due in one call.

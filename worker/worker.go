@@ -18,7 +18,7 @@ type Source interface {
 
 // Worker claims operations of the kinds that it has handlers for, and runs them. Other kinds it leaves alone. Safe for concurrent use; see [Worker.Run].
 //
-// Beside the handlers it runs five goroutines, however much there is to do. Each handler runs on one of the kind's slots, as many goroutines as the kind's concurrency at most.
+// Beside the handlers it runs five goroutines, however much there is to do, and holds at most the concurrency and Options.Prefetch of operations of each kind. Each handler runs on one of the kind's slots, as many goroutines as the kind's concurrency at most.
 type Worker struct {
 	source  Source
 	o       Options
@@ -124,6 +124,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	for _, loop := range []func(context.Context){w.watch, w.renew, w.report, w.prove} {
 		loops.Go(func() { loop(service) })
 	}
+	unhook := context.AfterFunc(ctx, func() { // also while a claim is on its way: what it brings is given back
+		w.mu.Lock()
+		w.stopping = true
+		w.mu.Unlock()
+	})
+	defer unhook()
 	w.claim(ctx)
 	err := w.drain()
 	end()
@@ -148,7 +154,7 @@ func (w *Worker) drain() error {
 	if !w.until(w.o.Drain, idle) {
 		w.cutOff(ErrStopped)
 		if !w.until(w.o.Grace, idle) {
-			e.Abandoned = w.abandonAll()
+			w.abandonAll()
 		}
 	}
 	w.until(w.o.TTL, func() bool { return w.unreported == 0 })
@@ -156,7 +162,7 @@ func (w *Worker) drain() error {
 	defer w.mu.Unlock()
 	e.Unreported = w.unreported
 	for _, k := range w.kinds {
-		e.Abandoned = max(e.Abandoned, k.abandoned)
+		e.Abandoned += k.abandoned
 	}
 	if e == (DrainError{}) {
 		return nil

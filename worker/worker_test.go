@@ -202,7 +202,7 @@ func late(w *world) error {
 	w.run(w.expire)
 	cut.Store(true)
 	if err := <-lost; !errors.Is(err, worker.ErrClaimLost) {
-		return fmt.Errorf("the cause was %v", err)
+		return fmt.Errorf("the cause was %w", err)
 	}
 	pass(ttl)
 	if rec := w.get("a"); rec.State != operation.Uncertain {
@@ -252,12 +252,12 @@ func TestStaleAttempt(t *testing.T) {
 		})
 		h.Window = operation.Forever
 		_, stop := w.begin(w.options(), worker.Handle(h))
-		rec := w.decided("a")
+		w.decided("a")
 		pass(time.Second)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		rec = w.get("a")
+		rec := w.get("a")
 		if rec.State != operation.Succeeded || string(rec.Result) != "1" || rec.Attempts[1].Known != operation.Refused {
 			t.Errorf("%v %s %+v", rec.State, rec.Result, rec.Attempts)
 		}
