@@ -169,7 +169,7 @@ func (o *opsSide) fill(ctx context.Context, n int) error {
 	return err
 }
 
-func (o *opsSide) workTenure(ctx context.Context) (_ time.Duration, err error) {
+func (o *opsSide) workTenure(ctx context.Context) (time.Duration, error) {
 	if _, err := o.admin.Exec(ctx, `TRUNCATE tenure.operation, tenure.attempt, tenure.conflict`); err != nil {
 		return 0, err
 	}
@@ -179,8 +179,15 @@ func (o *opsSide) workTenure(ctx context.Context) (_ time.Duration, err error) {
 	if err := o.settled(ctx, `tenure.operation`); err != nil {
 		return 0, err
 	}
+	return workOff(ctx, o.store.Operations(), func(ctx context.Context, done *atomic.Int64) error {
+		return o.empty(ctx, done, `SELECT NOT EXISTS (SELECT FROM tenure.operation WHERE state < 4)`)
+	})
+}
+
+// workOff runs a worker on a store until empty says that all is recorded as done.
+func workOff(ctx context.Context, source worker.Source, empty func(ctx context.Context, done *atomic.Int64) error) (time.Duration, error) {
 	var done atomic.Int64
-	w, err := worker.New(o.store.Operations(), worker.Options{Label: "bench"}, worker.Handle(worker.Handler[struct{}, struct{}]{
+	w, err := worker.New(source, worker.Options{Label: "bench"}, worker.Handle(worker.Handler[struct{}, struct{}]{
 		Kind: opsKind, Concurrency: opsSlots, Local: true,
 		Perform: func(context.Context, *worker.Attempt, struct{}) (struct{}, error) {
 			done.Add(1)
@@ -194,7 +201,7 @@ func (o *opsSide) workTenure(ctx context.Context) (_ time.Duration, err error) {
 	ended := make(chan error, 1)
 	start := time.Now()
 	go func() { ended <- w.Run(running) }()
-	err = o.empty(ctx, &done, `SELECT NOT EXISTS (SELECT FROM tenure.operation WHERE state < 4)`)
+	err = empty(ctx, &done)
 	took := time.Since(start)
 	stop()
 	return took, errors.Join(err, <-ended)

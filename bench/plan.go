@@ -33,6 +33,7 @@ func benchmarks() []benchmark {
 		{"pg-expiry", "PostgreSQL: 100,000 leases that expire within a second", runPGExpiry},
 		{"pg-slow", "PostgreSQL: a disk that is 2 ms slower", runPGSlow},
 		{"pg-profile", "PostgreSQL: where the time of a cycle goes", runPGProfile},
+		{"sqlite-operations", "Operations on the embedded store", runSQLiteOps},
 		{"pg-operations", "PostgreSQL: operations against a job queue", runPGOps},
 		{"short", "A whole short process: tenure run", runShort},
 		{"waiting", "Waiting within a budget", runWaiting},
