@@ -71,7 +71,7 @@ func checkOperations(ctx context.Context, db *sql.DB) error {
 		"a result that is nowhere":            `SELECT group_concat(id) FROM tenure_operation o WHERE result_of <> 0 AND NOT EXISTS (SELECT 1 FROM tenure_body b WHERE b.n = o.n AND b.part = o.result_of)`,
 		"a row without its operation":         `SELECT group_concat(n) FROM (SELECT n FROM tenure_attempt UNION SELECT n FROM tenure_conflict UNION SELECT n FROM tenure_body) WHERE n NOT IN (SELECT n FROM tenure_operation)`,
 		"conflicts that are not counted":      `SELECT group_concat(id) FROM tenure_operation o WHERE conflicts < (SELECT count(*) FROM tenure_conflict c WHERE c.n = o.n)`,
-		"a compensation of what is undecided": `SELECT group_concat(o.id) FROM tenure_operation o JOIN tenure_operation t ON t.id = o.compensates WHERE t.state <> 4`,
+		"a compensation of what is undecided": `SELECT group_concat(o.id) FROM tenure_operation o JOIN tenure_operation t ON t.id = o.compensates AND t.n < o.n WHERE t.state <> 4`,
 	} {
 		var found sql.NullString
 		if err := db.QueryRowContext(ctx, query).Scan(&found); err != nil {
