@@ -15,7 +15,7 @@ type Handler[Req, Res any] struct {
 
 	// Perform has the effect. Whatever it sends carries [Attempt.Key], by which the provider knows the effect, and [Attempt.NotAfter] where the provider enforces one.
 	//
-	// What it returns is what is known. nil: the effect happened. An error goes by its class in package budget, of the attempt as a whole: not sent (certainly nothing left this process that can have an
+	// What it returns is what is known. nil: the effect happened. An error goes by its class in package budget, of the attempt as a whole, where it makes several calls: not sent (certainly nothing left this process that can have an
 	// effect), refused (for now; for good where it is marked by [Final]), and everything else is unknown, an error without a class included. A panic is contained, logged, and unknown. ctx carries a budget
 	// ([budget.From]) and ends with the timeout, when the claim is lost, when the lease is, or when the worker stops hard; [context.Cause] says which. Whoever ignores it keeps its slot for [Options.Grace]; then the
 	// attempt is reported as without an answer, and what Perform returns later is evidence.
@@ -116,12 +116,16 @@ func Handle[Req, Res any](h Handler[Req, Res]) *Entry {
 	return e
 }
 
-func decode[T any](raw []byte) (T, error) {
-	var v T
+func decode[T any](raw []byte) (v T, err error) {
 	if len(raw) == 0 { // forgotten, or none was needed
 		return v, nil
 	}
-	err := json.Unmarshal(raw, &v)
+	defer func() { // in a method of the type's own
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("decoding a %T panicked: %v", v, cause)
+		}
+	}()
+	err = json.Unmarshal(raw, &v)
 	return v, err
 }
 
@@ -198,8 +202,13 @@ func (e *undecodableError) Error() string {
 }
 func (e *undecodableError) Unwrap() error { return e.err }
 
-// reason is a text as it is stored.
-func (e *Entry) reason(text string) string {
+// reason is a text as it is stored. One that cannot be redacted is not stored.
+func (e *Entry) reason(text string) (stored string) {
+	defer func() {
+		if recover() != nil {
+			stored = "not stored: its redaction panicked"
+		}
+	}()
 	if e.redact != nil {
 		text = e.redact(text)
 	}

@@ -286,6 +286,41 @@ func TestWhatIsStored(t *testing.T) {
 	})
 }
 
+type explosive struct{}
+
+func (*explosive) UnmarshalJSON([]byte) error { panic("boom") }
+
+// Panics in what a handler brings along besides Perform are contained too, and nothing is taken for refused that was sent.
+func TestPanicsBesidePerform(t *testing.T) {
+	inBubble(t, func(w *world) {
+		decoding := worker.Handle(worker.Handler[explosive, receipt]{Kind: "decoding", Perform: func(context.Context, *worker.Attempt, explosive) (receipt, error) { return receipt{}, nil }})
+		redacting := plain(func(_ context.Context, a *worker.Attempt) error {
+			if a.Key() == "reason" {
+				return errPlain
+			}
+			return nil
+		})
+		redacting.MaxAttempts = 1
+		redacting.Redact = func(receipt) receipt { panic("boom") }
+		redacting.RedactReason = func(string) string { panic("boom") }
+		if _, err := (operation.Kind[charge, receipt]{Name: "decoding"}).Submit(w.t.Context(), w.store, "decoding", charge{}); err != nil {
+			t.Fatal(err)
+		}
+		w.submit("result")
+		w.submit("reason")
+		_, stop := w.begin(w.options(), decoding, worker.Handle(redacting))
+		pass(time.Second)
+		for id, want := range map[string]operation.State{"decoding": operation.Failed, "result": operation.Uncertain, "reason": operation.Uncertain} {
+			if rec := w.get(id); rec.State != want || strings.Contains(rec.Attempts[0].Reason, "boom") != (id == "decoding") {
+				t.Errorf("%s is %v: %+v", id, rec.State, rec.Attempts)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Delays saturate, are never negative, and never nothing (T61, T62): an operation that is refused 300 times in a row is tried at the longest pause.
 func TestDelaysSaturate(t *testing.T) {
 	inBubble(t, func(w *world) {

@@ -120,6 +120,9 @@ func (w *Worker) recordedLocked(t *task, err error) {
 			k.stats.Stale++
 			w.o.Logger.Warn("worker: the report of an attempt is stale; what it learned is evidence", "kind", k.e.name, "id", t.report.ID, "attempt", t.report.Number, "known", t.report.Known.String(), "err", err)
 		}
+		if t.again && t.report.Known == operation.NoAnswer {
+			k.countLocked(operation.NoAnswer)
+		}
 		if t.report.Known != operation.NoAnswer { // which says nothing
 			w.evidence = append(w.evidence, t)
 			poke(w.toProve)

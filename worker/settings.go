@@ -94,7 +94,8 @@ type Options struct {
 	// Poll is the longest pause between two looks for work while there is none. Default (0) 500 ms.
 	Poll time.Duration
 	// Prefetch bounds how many operations of a kind wait in this process for a slot, in addition to those that run. As many are fetched as were begun in a tenth of a second of late, so a slow
-	// kind prefetches none; and of a kind without a Window, and not Local, no more than its concurrency, because what a killed worker had here must be asked about. Default (0) 1000, which is the most.
+	// kind prefetches none; and of a kind without a Window, and not Local, no more than its concurrency, because what a killed worker had here must be asked about. A request has up to [operation.MaxBody] bytes: where they are large, choose it
+	// small. Default (0) 1000, which is the most.
 	Prefetch int
 	// Drain is how long attempts may run on after Run's context has ended. Default (0) 30 s.
 	Drain time.Duration
