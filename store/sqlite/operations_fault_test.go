@@ -287,3 +287,29 @@ func TestHeavyCallsDoNotShareABatch(t *testing.T) {
 		}
 	}
 }
+
+// A claim of large requests hands out fewer than it may, and the others to whoever asks next.
+func TestClaimOfLargeRequestsIsBounded(t *testing.T) {
+	t.Parallel()
+	const n = claimAtOnce + 4
+	d := &desk{t, openPath(t, newPath(t)).Operations()}
+	req := submission("")
+	req.Request = bytes.Repeat([]byte("x"), operation.MaxBody)
+	for i := range n {
+		req.ID = fmt.Sprint(i)
+		if _, err := d.ops.Submit(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{claimAtOnce, n - claimAtOnce, 0} {
+		jobs, err := d.ops.Claim(t.Context(), claimOf(n))
+		if err != nil || len(jobs) != want {
+			t.Fatalf("claimed %d, %v, want %d", len(jobs), err, want)
+		}
+		for _, job := range jobs {
+			if !bytes.Equal(job.Request, req.Request) {
+				t.Fatalf("%s: a request of %d bytes", job.ID, len(job.Request))
+			}
+		}
+	}
+}

@@ -99,6 +99,29 @@ func (b *opBatch) claim(req operation.ClaimRequest) ([]operation.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	jobs, bytes := make([]operation.Job, 0, len(found)), 0
+	for some := range slices.Chunk(found, claimAtOnce) {
+		begun, err := b.claimSome(some, &req)
+		if err != nil {
+			return nil, err
+		}
+		for _, job := range begun {
+			bytes += len(job.Request)
+		}
+		if jobs = append(jobs, begun...); bytes >= claimBytes {
+			break
+		}
+	}
+	return jobs, nil
+}
+
+// A claim whose requests are large hands out fewer operations than it may: no reply is larger than both together, claimAtOnce of the largest requests and claimBytes.
+const (
+	claimAtOnce = 32
+	claimBytes  = 32 << 20
+)
+
+func (b *opBatch) claimSome(found []candidate, req *operation.ClaimRequest) ([]operation.Job, error) {
 	numbers := make([]int64, len(found))
 	for i := range found {
 		numbers[i] = found[i].n
@@ -115,7 +138,7 @@ func (b *opBatch) claim(req operation.ClaimRequest) ([]operation.Job, error) {
 			return nil, err
 		}
 		if may {
-			job, err := b.begin(r, &req, k)
+			job, err := b.begin(r, req, k)
 			if err != nil {
 				return nil, err
 			}
