@@ -11,7 +11,7 @@ import (
 
 // TestReadmeCodeIsTheExample holds README's Go code, block by block, to code that tests compile and run.
 func TestReadmeCodeIsTheExample(t *testing.T) {
-	files := []string{"example_test.go", "store/postgres/readme_test.go"}
+	files := []string{"example_test.go", "store/postgres/readme_test.go", "worker/readme_test.go"}
 	blocks := strings.Split(read(t, "README.md"), "```go\n")[1:]
 	if len(blocks) != len(files) {
 		t.Fatalf("README.md has %d blocks of Go, and tests run %d", len(blocks), len(files))
