@@ -90,7 +90,11 @@ func twoClaimers(s *stage) {
 	s.atOnce(claimers, func(i int) error {
 		req := claiming(repeating())
 		req.Worker, req.Limit = fmt.Sprint("w", i), 7
-		for empty := 0; empty < 3; {
+		empty := 0
+		for range n {
+			if empty == 3 {
+				break
+			}
 			jobs, err := s.store.Claim(s.ctx, req)
 			if err != nil {
 				return err
