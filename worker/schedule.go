@@ -198,6 +198,7 @@ func (s *Scheduler) look(ctx context.Context, p *planned, now time.Time) {
 		p.pause = 0
 		return
 	}
+	often := p.pause == failMost // and said so before
 	submitted, err := s.submit(ctx, p, at)
 	if err == nil || errors.Is(err, operation.ErrMismatch) || errors.Is(err, operation.ErrInvalid) || errors.Is(err, ErrInvalid) {
 		p.done, p.pause = at, 0
@@ -206,7 +207,9 @@ func (s *Scheduler) look(ctx context.Context, p *planned, now time.Time) {
 		p.retry = now.Add(p.pause)
 	}
 	if err != nil {
-		s.o.Logger.ErrorContext(ctx, "worker: an occurrence was not submitted", "schedule", p.Name, "at", at.UTC(), "again", p.pause > 0, "err", err)
+		if !often || p.pause == 0 {
+			s.o.Logger.ErrorContext(ctx, "worker: an occurrence was not submitted", "schedule", p.Name, "at", at.UTC(), "again", p.pause > 0, "err", err)
+		}
 		return
 	}
 	if s.o.OnSubmitted != nil {
