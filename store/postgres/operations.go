@@ -17,6 +17,7 @@ type Operations struct {
 	store     *Store
 	submits   opLane[*operation.SubmitRequest]
 	completes opLane[*operation.Completion]
+	looks     opLooks
 }
 
 var _ operation.Backend = (*Operations)(nil)
@@ -152,6 +153,7 @@ func (o *Operations) call(ctx context.Context, op, id, text string, args ...any)
 func (o *Operations) record(ctx context.Context, op, id, text string, args ...any) (opRecord, error) {
 	var rec opRecord
 	err := o.again(ctx, op, func() error { return o.store.row(ctx, op, rec.dest(), text, args...) })
+	o.looks.forget() // it may have unblocked another one
 	if err == nil {
 		err = rec.read()
 	}

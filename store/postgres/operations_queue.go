@@ -5,13 +5,16 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/tenure-go/tenure/operation"
 )
 
 // renewWait is how long a renewal waits for rows that somebody has locked, a transaction that completes them, say. Until such a transaction ends nobody can end the claim.
 const renewWait = 250 * time.Millisecond
 
-// Claim is part of [operation.Queue]. Of several kinds, a look before the claim says how many of each there are.
+// Claim is part of [operation.Queue]. Among more than it may take, what became work long after it was due may wait for a second: an operation of a transaction that took long to commit, or
+// one that another process unblocked.
 func (o *Operations) Claim(ctx context.Context, req operation.ClaimRequest) ([]operation.Job, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
@@ -28,8 +31,12 @@ func (o *Operations) Claim(ctx context.Context, req operation.ClaimRequest) ([]o
 	}
 	defer o.store.leave()
 	var jobs []operation.Job
-	claim := func() (err error) {
-		jobs, err = o.claim(ctx, req.Worker, interval0(req.TTL), req.Limit, kinds, limits, timeouts, windows, notAfters, most, asks, undoes, req.ID)
+	claim := func() error {
+		look := o.looks.begin(req.ID, kinds)
+		found, err := o.claim(ctx, &look, req.Worker, interval0(req.TTL), req.Limit, kinds, limits, timeouts, windows, notAfters, most, asks, undoes, req.ID, look.froms)
+		if jobs = found; err == nil {
+			o.looks.end(look)
+		}
 		return err
 	}
 	err := o.again(ctx, "claim", claim)
@@ -44,11 +51,11 @@ func (o *Operations) Claim(ctx context.Context, req operation.ClaimRequest) ([]o
 	return jobs, nil
 }
 
-const claimText = `SELECT id, number, kind, ordinal, request, unsure, priority, ord, remaining, time_left, not_after
-	FROM tenure.op_claim_many($1, $2::interval, $3::int, $4::text[], $5::int[], $6::interval[], $7::interval[], $8::interval[], $9::int[], $10::boolean[], $11::boolean[], $12)`
+const claimText = `SELECT id, number, kind, ordinal, request, unsure, priority, ord, remaining, time_left, not_after, was_due
+	FROM tenure.op_claim_many($1, $2::interval, $3::int, $4::text[], $5::int[], $6::interval[], $7::interval[], $8::interval[], $9::int[], $10::boolean[], $11::boolean[], $12, $13::timestamptz[])`
 
 // claim runs the function in a transaction of its own.
-func (o *Operations) claim(ctx context.Context, args ...any) ([]operation.Job, error) {
+func (o *Operations) claim(ctx context.Context, look *opLook, args ...any) ([]operation.Job, error) {
 	conn, err := o.store.conn(ctx, "claim")
 	if err != nil {
 		return nil, err
@@ -66,14 +73,16 @@ func (o *Operations) claim(ctx context.Context, args ...any) ([]operation.Job, e
 			order           *string
 			remaining, left interval64
 			notAfter        *time.Time
+			due             pgtype.Timestamptz
 		)
-		if err := rows.Scan(&j.ID, &j.Number, &j.Kind, &j.Ordinal, &j.Request, &j.Unsure, &j.Priority, &order, &remaining, &left, &notAfter); err != nil {
+		if err := rows.Scan(&j.ID, &j.Number, &j.Kind, &j.Ordinal, &j.Request, &j.Unsure, &j.Priority, &order, &remaining, &left, &notAfter, &due); err != nil {
 			return nil, err
 		}
 		j.Order, j.Remaining, j.TimeLeft = text(order), duration(remaining), duration(left)
 		if notAfter != nil {
 			j.NotAfter = notAfter.UTC()
 		}
+		look.found(j.Kind, j.Priority, due)
 		jobs = append(jobs, j)
 	}
 	rows.Close() // the server's final word: the commit
@@ -188,6 +197,7 @@ func (o *Operations) Complete(ctx context.Context, all []operation.Completion) (
 
 // completeOne completes by the whole rule.
 func (o *Operations) completeOne(ctx context.Context, c *operation.Completion) error {
+	defer o.looks.forget()
 	err := o.again(ctx, "complete", func() error { return o.store.row(ctx, "complete", []any{nil}, completeText, completeArgs(c)...) })
 	return o.store.opFailed("complete", c.ID, true, err)
 }
@@ -200,7 +210,11 @@ func (o *Operations) completeMany(ctx context.Context, all []*operation.Completi
 		ids[i], numbers[i], knowns[i], results[i], reasons[i] = c.ID, int64(c.Number), int16(c.Known), c.Result, c.Reason //nolint:gosec // Check has bounded it
 		finals[i], retryIns[i] = c.Final, interval0(c.RetryIn)
 	}
-	err = o.store.row(ctx, "complete", []any{&left}, `SELECT tenure.op_complete_many($1::text[], $2::bigint[], $3::smallint[], $4::bytea[], $5::text[], $6::boolean[], $7::interval[])`,
+	var unblocked bool
+	err = o.store.row(ctx, "complete", []any{&left, &unblocked}, `SELECT left_over, unblocked FROM tenure.op_complete_many($1::text[], $2::bigint[], $3::smallint[], $4::bytea[], $5::text[], $6::boolean[], $7::interval[])`,
 		ids, numbers, knowns, results, reasons, finals, retryIns)
+	if unblocked || err != nil {
+		o.looks.forget()
+	}
 	return left, err
 }

@@ -21,8 +21,9 @@ func BenchmarkOperations(b *testing.B) {
 	ops := openStore(b, server.URL(server.Template(b, install)), Options{}).Operations()
 	var submitting, working time.Duration
 	for round := 0; b.Loop(); round++ {
-		submitting += elapsed(func() { submitAll(b, ops, fmt.Sprintf("%08d-", round), opsPerRound) })
-		working += elapsed(func() { workAll(b, ops, opsPerRound) })
+		s, w := elapsed(func() { submitAll(b, ops, fmt.Sprintf("%08d-", round), opsPerRound) }), elapsed(func() { workAll(b, ops, opsPerRound) })
+		b.Logf("round %d: submitted %.0f/s, worked %.0f/s", round, opsPerRound/s.Seconds(), opsPerRound/w.Seconds())
+		submitting, working = submitting+s, working+w
 	}
 	done := float64(b.N) * opsPerRound
 	b.ReportMetric(done/submitting.Seconds(), "submitted/s")

@@ -100,6 +100,6 @@ CREATE TYPE tenure.op_head AS (
 	id text, kind text, was smallint, state smallint, number bigint, known smallint, attempts int, unsure boolean, wished boolean, asks boolean, undoes boolean, undone boolean,
 	kept smallint, ord text, due timestamptz, again_until timestamptz, not_after timestamptz);
 
--- An attempt that has begun. time_left: the claim is not renewed beyond it.
+-- An attempt that has begun. time_left: the claim is not renewed beyond it. was_due: since when it could have.
 CREATE TYPE tenure.op_job AS (
-	id text, number bigint, kind text, ordinal int, request bytea, unsure boolean, priority int, ord text, remaining interval, time_left interval, not_after timestamptz);
+	id text, number bigint, kind text, ordinal int, request bytea, unsure boolean, priority int, ord text, remaining interval, time_left interval, not_after timestamptz, was_due timestamptz);

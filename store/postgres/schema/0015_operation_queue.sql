@@ -2,14 +2,18 @@
 
 -- Begins an attempt of each operation that it returns. For each kind: how many at most, the timeout of an attempt, the window in which an unknown outcome may be followed by another
 -- attempt (0: none; more than 366 days: without an end), after how long the provider itself refuses the effect (0: never), how many attempts, whether it can be asked, and whether undone.
+-- p_id: only that one. p_froms: for each kind, and each priority from 0, since when to look, so that the index entries of what was claimed since the last vacuum are not walked over again;
+-- if that does not fill the claim, all is looked at. Whoever passes it looks at all once a second (NULL), for what has become work late: unblocked, or committed long after it was submitted.
 CREATE FUNCTION tenure.op_claim_many(p_worker text, p_ttl interval, p_limit int, p_kinds text[], p_limits int[], p_timeouts interval[], p_windows interval[], p_not_afters interval[],
-	p_most int[], p_asks boolean[], p_undoes boolean[], p_id text DEFAULT NULL)
+	p_most int[], p_asks boolean[], p_undoes boolean[], p_id text DEFAULT NULL, p_froms timestamptz[] DEFAULT NULL)
 RETURNS SETOF tenure.op_job LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_now timestamptz := clock_timestamp();
 	v_limits int[] := p_limits;
+	v_froms timestamptz[] := p_froms;
 	v_rows tid[];
+	v_dues timestamptz[];
 	v_ks int[];
 	v_more boolean;
 BEGIN
@@ -24,26 +28,32 @@ BEGIN
 		SELECT array_agg(x.c), array_agg(x.k), bool_or(x.attempts > 0) INTO v_rows, v_ks, v_more FROM (
 			SELECT o.ctid AS c, array_position(p_kinds, o.kind) AS k, o.attempts FROM tenure.operation o
 			WHERE o.id = p_id AND o.kind = ANY (p_kinds) AND o.step = 2 AND NOT o.blocked AND o.due <= v_now FOR NO KEY UPDATE SKIP LOCKED) x;
-		RETURN QUERY SELECT * FROM tenure.op_begin(v_rows, v_ks, v_more, p_worker, p_ttl, p_timeouts, p_windows, p_not_afters, p_most, p_asks, p_undoes);
+		RETURN QUERY SELECT * FROM tenure.op_begin(v_rows, v_ks, NULL, v_more, p_worker, p_ttl, p_timeouts, p_windows, p_not_afters, p_most, p_asks, p_undoes);
 		RETURN;
 	END IF;
-	IF cardinality(p_kinds) > 1 THEN -- a look without locks says how many of each kind there will be, so that few rows are locked in vain
-		v_limits := tenure.op_shares(p_kinds, p_limits, p_limit, v_now);
-	END IF;
-	-- One statement locks. That it is still work, and due, is looked at again under the lock.
-	SELECT array_agg(x.c ORDER BY x.priority DESC, x.due, x.submission), array_agg(x.k ORDER BY x.priority DESC, x.due, x.submission), bool_or(x.attempts > 0) INTO v_rows, v_ks, v_more FROM (
-		SELECT w.c, k.k::int AS k, w.attempts, w.priority, w.due, w.submission FROM unnest(p_kinds, v_limits) WITH ORDINALITY k (kind, most, k) CROSS JOIN LATERAL (
-			SELECT q.* FROM generate_series(3, 0, -1) p (priority) CROSS JOIN LATERAL (
-				SELECT o.ctid AS c, o.attempts, o.priority, o.due, o.submission FROM tenure.operation o
-				WHERE o.kind = k.kind AND o.priority = p.priority AND o.step = 2 AND NOT o.blocked AND o.due <= v_now
-				ORDER BY o.due, o.submission LIMIT least(k.most, p_limit) FOR NO KEY UPDATE SKIP LOCKED) q
-			LIMIT least(k.most, p_limit)) w
-		ORDER BY w.priority DESC, w.due, w.submission LIMIT p_limit) x;
-	RETURN QUERY SELECT * FROM tenure.op_begin(v_rows, v_ks, v_more, p_worker, p_ttl, p_timeouts, p_windows, p_not_afters, p_most, p_asks, p_undoes);
+	LOOP
+		IF cardinality(p_kinds) > 1 THEN -- a look without locks says how many of each kind there will be, so that few rows are locked in vain
+			v_limits := tenure.op_shares(p_kinds, p_limits, p_limit, v_now, v_froms);
+		END IF;
+		-- One statement locks. That it is still work, and due, is looked at again under the lock.
+		SELECT array_agg(x.c ORDER BY x.priority DESC, x.due, x.submission), array_agg(x.k ORDER BY x.priority DESC, x.due, x.submission),
+			array_agg(x.due ORDER BY x.priority DESC, x.due, x.submission), bool_or(x.attempts > 0) INTO v_rows, v_ks, v_dues, v_more FROM (
+			SELECT w.c, k.k::int AS k, w.attempts, w.priority, w.due, w.submission FROM unnest(p_kinds, v_limits) WITH ORDINALITY k (kind, most, k) CROSS JOIN LATERAL (
+				SELECT q.* FROM generate_series(3, 0, -1) p (priority) CROSS JOIN LATERAL (
+					SELECT o.ctid AS c, o.attempts, o.priority, o.due, o.submission FROM tenure.operation o
+					WHERE o.kind = k.kind AND o.priority = p.priority AND o.step = 2 AND NOT o.blocked AND o.due <= v_now
+						AND o.due >= coalesce(v_froms[4 * k.k - 3 + p.priority], '-infinity')
+					ORDER BY o.due, o.submission LIMIT least(k.most, p_limit) FOR NO KEY UPDATE SKIP LOCKED) q
+				LIMIT least(k.most, p_limit)) w
+			ORDER BY w.priority DESC, w.due, w.submission LIMIT p_limit) x;
+		EXIT WHEN v_froms IS NULL OR cardinality(v_rows) >= least(p_limit, (SELECT sum(u.l) FROM unnest(p_limits) u (l)));
+		v_froms := NULL; -- there is room for what has become work late
+	END LOOP;
+	RETURN QUERY SELECT * FROM tenure.op_begin(v_rows, v_ks, v_dues, v_more, p_worker, p_ttl, p_timeouts, p_windows, p_not_afters, p_most, p_asks, p_undoes);
 END $$;
 
 -- Begins attempts of operations that the caller has locked, and found due. p_ks: of which kind each is; p_more: some have had attempts.
-CREATE FUNCTION tenure.op_begin(p_rows tid[], p_ks int[], p_more boolean, p_worker text, p_ttl interval, p_timeouts interval[], p_windows interval[], p_not_afters interval[],
+CREATE FUNCTION tenure.op_begin(p_rows tid[], p_ks int[], p_dues timestamptz[], p_more boolean, p_worker text, p_ttl interval, p_timeouts interval[], p_windows interval[], p_not_afters interval[],
 	p_most int[], p_asks boolean[], p_undoes boolean[])
 RETURNS SETOF tenure.op_job LANGUAGE plpgsql AS $$
 DECLARE
@@ -65,9 +75,9 @@ BEGIN
 		not_after = CASE WHEN o.attempts > 0 THEN o.not_after WHEN p_not_afters[u.k] > interval '0' THEN v_now + p_not_afters[u.k] END,
 		again_until = CASE WHEN o.attempts + 1 >= p_most[u.k] OR p_windows[u.k] <= interval '0' THEN NULL WHEN p_windows[u.k] > interval '366 days' THEN 'infinity'
 			WHEN o.attempts > 0 THEN coalesce(o.first, o.began) + p_windows[u.k] - p_timeouts[u.k] ELSE v_now + p_windows[u.k] - p_timeouts[u.k] END
-	FROM unnest(p_rows, p_ks) u (c, k) WHERE o.ctid = u.c
+	FROM unnest(p_rows, p_ks, p_dues) u (c, k, due) WHERE o.ctid = u.c
 		AND tenure.op_may_begin(o.state, o.attempts, coalesce(o.first, o.began), o.not_after, v_now, p_most[u.k], p_windows[u.k], p_timeouts[u.k])
-	RETURNING o.id, o.number, o.kind, o.attempts, o.request, o.unsure, o.priority::int, o.ord, o.due - v_now, o.until - v_now, o.not_after;
+	RETURNING o.id, o.number, o.kind, o.attempts, o.request, o.unsure, o.priority::int, o.ord, o.due - v_now, o.until - v_now, o.not_after, u.due;
 	GET DIAGNOSTICS v_begun = ROW_COUNT;
 	IF v_begun < cardinality(p_rows) THEN
 		PERFORM tenure.op_let_be(p_rows, p_ks, p_asks, v_now);
@@ -75,13 +85,14 @@ BEGIN
 END $$;
 
 -- How many operations of each kind a claim will find, as things stand.
-CREATE FUNCTION tenure.op_shares(p_kinds text[], p_limits int[], p_limit int, p_now timestamptz) RETURNS int[] LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION tenure.op_shares(p_kinds text[], p_limits int[], p_limit int, p_now timestamptz, p_froms timestamptz[]) RETURNS int[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
 	RETURN ARRAY(SELECT count(f.k)::int FROM generate_subscripts(p_kinds, 1) g (k) LEFT JOIN (
 		SELECT k.k, w.priority FROM unnest(p_kinds, p_limits) WITH ORDINALITY k (kind, most, k) CROSS JOIN LATERAL (
 			SELECT q.* FROM generate_series(3, 0, -1) p (priority) CROSS JOIN LATERAL (
 				SELECT o.priority, o.due, o.submission FROM tenure.operation o
 				WHERE o.kind = k.kind AND o.priority = p.priority AND o.step = 2 AND NOT o.blocked AND o.due <= p_now
+					AND o.due >= coalesce(p_froms[4 * k.k - 3 + p.priority], '-infinity')
 				ORDER BY o.due, o.submission LIMIT least(k.most, p_limit)) q
 			LIMIT least(k.most, p_limit)) w
 		ORDER BY w.priority DESC, w.due, w.submission LIMIT p_limit) f ON f.k = g.k GROUP BY g.k ORDER BY g.k);
@@ -139,13 +150,14 @@ BEGIN
 	END IF;
 END $$;
 
--- Completes what is the open current attempt of its operation, and is not locked, in one statement: strangers to each other. Returns which, from 1. Nothing here depends on the clock.
-CREATE FUNCTION tenure.op_complete_open(p_ids text[], p_numbers bigint[], p_knowns smallint[], p_results bytea[], p_reasons text[], p_finals boolean[], p_retry_ins interval[])
-RETURNS int[] LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+-- Completes what is the open current attempt of its operation, and is not locked, in one statement: strangers to each other. done: which, from 1. unblocked: others of an order may go on.
+-- Nothing here depends on the clock.
+CREATE FUNCTION tenure.op_complete_open(p_ids text[], p_numbers bigint[], p_knowns smallint[], p_results bytea[], p_reasons text[], p_finals boolean[], p_retry_ins interval[],
+	OUT done int[], OUT unblocked boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	v_now timestamptz := clock_timestamp();
 	v_ordered boolean := current_setting('transaction_isolation') = 'read committed';
-	v_done int[];
 	v_ords text[];
 BEGIN
 	WITH k AS MATERIALIZED (
@@ -161,27 +173,28 @@ BEGIN
 			decided = CASE WHEN k.state > 3 THEN v_now END, due = CASE WHEN k.state > 3 THEN v_now ELSE v_now + k.retry_in END,
 			step = tenure.op_step(k.state, o.wished, v_now + k.retry_in <= o.again_until, o.asks, o.undoes, o.undone_by IS NOT NULL)
 		FROM k WHERE o.ctid = k.c RETURNING k.o, CASE WHEN k.state > 3 THEN o.ord END AS ord)
-	SELECT array_agg(d.o), array_agg(d.ord) FILTER (WHERE d.ord IS NOT NULL) INTO v_done, v_ords FROM d;
-	IF v_ords IS NOT NULL THEN
+	SELECT coalesce(array_agg(d.o), '{}'), array_agg(d.ord) FILTER (WHERE d.ord IS NOT NULL) INTO done, v_ords FROM d;
+	unblocked := v_ords IS NOT NULL;
+	IF unblocked THEN
 		PERFORM tenure.op_unblock(u.ord) FROM (SELECT DISTINCT x.ord FROM unnest(v_ords) x (ord)) u;
 	END IF;
-	RETURN coalesce(v_done, '{}');
 END $$;
 
--- op_complete for many attempts, which are of different operations. Returns which it has not recorded, from 1: they ask singly, and are told why not.
-CREATE FUNCTION tenure.op_complete_many(p_ids text[], p_numbers bigint[], p_knowns smallint[], p_results bytea[], p_reasons text[], p_finals boolean[], p_retry_ins interval[])
-RETURNS int[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- op_complete for many attempts, which are of different operations. left_over: which it has not recorded, from 1: they ask singly, and are told why not. unblocked: others of an order may go on.
+CREATE FUNCTION tenure.op_complete_many(p_ids text[], p_numbers bigint[], p_knowns smallint[], p_results bytea[], p_reasons text[], p_finals boolean[], p_retry_ins interval[],
+	OUT left_over int[], OUT unblocked boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	v_done int[];
 BEGIN
 	PERFORM tenure.read_committed('complete'), tenure.durable();
 	PERFORM tenure.op_check_completion(u.known, u.result, u.reason, u.retry_in) FROM unnest(p_knowns, p_results, p_reasons, p_retry_ins) u (known, result, reason, retry_in)
 	WHERE (u.known IN (1, 2, 4, 5) AND octet_length(coalesce(u.result, '')) <= 1048576 AND octet_length(u.reason) <= 2048 AND u.retry_in BETWEEN interval '0' AND interval '366 days') IS NOT TRUE;
-	v_done := tenure.op_complete_open(p_ids, p_numbers, p_knowns, p_results, p_reasons, p_finals, p_retry_ins);
-	IF cardinality(v_done) = cardinality(p_ids) THEN
-		RETURN '{}';
+	SELECT c.done, c.unblocked INTO v_done, unblocked FROM tenure.op_complete_open(p_ids, p_numbers, p_knowns, p_results, p_reasons, p_finals, p_retry_ins) c;
+	left_over := '{}';
+	IF cardinality(v_done) < cardinality(p_ids) THEN
+		left_over := ARRAY(SELECT g.o FROM generate_subscripts(p_ids, 1) g (o) WHERE g.o NOT IN (SELECT d.o FROM unnest(v_done) d (o)) ORDER BY g.o);
 	END IF;
-	RETURN ARRAY(SELECT g.o FROM generate_subscripts(p_ids, 1) g (o) WHERE g.o NOT IN (SELECT d.o FROM unnest(v_done) d (o)) ORDER BY g.o);
 END $$;
 
 CREATE FUNCTION tenure.op_check_completion(p_known smallint, p_result bytea, p_reason text, p_retry_in interval) RETURNS void LANGUAGE plpgsql AS $$
@@ -203,7 +216,7 @@ DECLARE
 	v record;
 BEGIN
 	PERFORM tenure.op_check_completion(v_known, p_result, p_reason, p_retry_in), tenure.durable();
-	IF cardinality(tenure.op_complete_open(ARRAY[p_id], ARRAY[p_number], ARRAY[v_known], ARRAY[p_result], ARRAY[coalesce(p_reason, '')], ARRAY[coalesce(p_final, false)], ARRAY[p_retry_in])) = 1 THEN
+	IF cardinality((tenure.op_complete_open(ARRAY[p_id], ARRAY[p_number], ARRAY[v_known], ARRAY[p_result], ARRAY[coalesce(p_reason, '')], ARRAY[coalesce(p_final, false)], ARRAY[p_retry_in])).done) = 1 THEN
 		RETURN;
 	END IF;
 	h := tenure.op_lock(p_id);

@@ -8,7 +8,7 @@ GRANT EXECUTE ON FUNCTION
 	tenure.op_submit(text, text, bytea, interval, int, text, text, bytea), tenure.op_submit_many(text[], text[], bytea[], bytea[], int[], interval[]),
 	tenure.op_get(text, boolean), tenure.op_cancel(text, text), tenure.op_respond(text, bigint, text, bytea, text, boolean),
 	tenure.op_claim(text[], text, int, interval, interval, interval, interval, int, boolean, boolean, text),
-	tenure.op_claim_many(text, interval, int, text[], int[], interval[], interval[], interval[], int[], boolean[], boolean[], text),
+	tenure.op_claim_many(text, interval, int, text[], int[], interval[], interval[], interval[], int[], boolean[], boolean[], text, timestamptz[]),
 	tenure.op_renew(text[], bigint[], interval, int), tenure.op_complete(text, bigint, text, bytea, text, boolean, interval),
 	tenure.op_complete_many(text[], bigint[], smallint[], bytea[], text[], boolean[], interval[]),
 	tenure.op_expire(int), tenure.op_due(text[], int, interval), tenure.op_inquired(text, text, bytea, text, interval), tenure.op_undone(text, text),
