@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -26,9 +25,10 @@ const leastSleep = 10 * time.Millisecond
 
 func newAsleep() asleep { return asleep{boot: clock.Boot(), wall: time.Time.UnixNano} }
 
-// begin reads the clocks. The one that does not stop comes after begun, and in look before Go's, so that what passes between two readings is never taken for sleep.
+// begin reads the clocks. The one that does not stop comes after Go's, and in measure also before it, so that what passes between two readings is never taken for sleep.
 func (a *asleep) begin(begun time.Time) {
-	a.wallBegun, a.bootBegun = a.wall(begun), a.boot()
+	since := time.Since(begun)
+	a.wallBegun, a.bootBegun = a.wall(begun), a.boot()-since
 }
 
 // look is how long the machine has slept by now, which is so long after the beginning by Go's clock.
@@ -37,18 +37,30 @@ func (a *asleep) look(begun, now time.Time) time.Duration {
 	if d := time.Duration(apart - a.apart.Load()); d < leastSleep && d > -leastSleep {
 		return time.Duration(a.slept.Load())
 	}
-	a.apart.Store(apart)
-	boot := a.boot() - a.bootBegun
-	slept := int64(boot - time.Since(begun))
-	for {
-		known := a.slept.Load()
-		if slept < known+int64(leastSleep) {
-			return time.Duration(known)
-		}
-		if a.slept.CompareAndSwap(known, slept) {
-			return time.Duration(slept)
+	slept, sure := a.measure(begun)
+	for known := a.slept.Load(); slept >= known+int64(leastSleep) && !a.slept.CompareAndSwap(known, slept); known = a.slept.Load() {
+	}
+	if sure { // else the next look measures again
+		a.apart.Store(apart) // after slept: who finds this finds that
+	}
+	return time.Duration(a.slept.Load())
+}
+
+// measures are how often a look tries to read two clocks without being held up between them.
+const measures = 3
+
+// measure is how long the machine has slept at least since the beginning, and whether it is no longer than that: the process may be held up between the readings of two clocks, above all after a resume.
+func (a *asleep) measure(begun time.Time) (slept int64, sure bool) {
+	for range measures {
+		before := time.Since(begun)
+		boot := a.boot() - a.bootBegun
+		after := time.Since(begun)
+		slept = max(slept, int64(boot-after))
+		if after-before < leastSleep {
+			return slept, true
 		}
 	}
+	return slept, false
 }
 
 // spent is how long the budget has run, what the machine slept included. Where that was all of the budget, it ends the budget's context, whose own timer has slept too.
@@ -57,7 +69,7 @@ func (b *Budget) spent() time.Duration {
 	slept := b.asleep.look(b.begun, now)
 	spent := now.Sub(b.begun) + slept
 	if slept > 0 && spent >= b.total {
-		b.over(&NoTimeError{What: fmt.Sprintf("%s, after the machine slept for %v,", b.name, short(slept)), Needs: 1, Left: b.total - spent, Reserve: b.reserve})
+		b.over(&sleptError{name: b.name, total: b.total, slept: slept})
 	}
 	return spent
 }
@@ -79,8 +91,13 @@ func rest(ctx context.Context, left time.Duration) time.Duration {
 	if b == nil {
 		return left
 	}
-	if total := b.RemainingTotal(); total > 0 && b.asleep.slept.Load() > 0 { // else ctx has ended, unless it was cut off from its budget, whose rest is not its own then
-		left = min(left, total)
+	total := b.RemainingTotal()
+	if total == 0 || b.asleep.slept.Load() == 0 { // ctx has ended, unless it was cut off from its budget, whose rest is not its own then
+		return left
 	}
-	return left
+	deadline, _ := ctx.Deadline()
+	if latest, _ := b.ctx.Deadline(); deadline.After(latest) { // it was cut off
+		return left
+	}
+	return min(left, total)
 }

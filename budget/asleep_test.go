@@ -53,15 +53,15 @@ func sleptThrough(c clocks) (wrong error) {
 	m.slept = time.Minute
 	want := collect(&wrong)
 	w, err := Outgoing(running)
-	want(errors.Is(err, ErrNoTime) && ClassOf(err) == NotSent, "the wire: %+v, %v", w, err)
+	want(errors.Is(err, context.DeadlineExceeded) && ClassOf(err) == NotSent, "the wire: %+v, %v", w, err)
 	want(b.Remaining() == 0 && b.RemainingTotal() == 0, "%v and %v are left", b.Remaining(), b.RemainingTotal())
 	calls := 0
 	err = Do(b.Context(), Policy{}, func(context.Context) error { calls++; return nil })
-	want(errors.Is(err, ErrNoTime) && calls == 0, "%d calls, %v", calls, err)
+	want(errors.Is(err, context.DeadlineExceeded) && calls == 0, "%d calls, %v", calls, err)
 	_, _, err = b.Attempt(b.Context(), Try{})
-	want(errors.Is(err, ErrNoTime), "an attempt: %v", err)
+	want(errors.Is(err, context.DeadlineExceeded), "an attempt: %v", err)
 	for name, ctx := range map[string]context.Context{"budget": b.Context(), "attempt": running} {
-		want(ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrNoTime), "the context of the %s: %v", name, context.Cause(ctx))
+		want(ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded), "the context of the %s: %v", name, context.Cause(ctx))
 		_, err = Start(ctx, time.Hour)
 		want(errors.Is(err, ErrNoTime), "a budget within that of the %s: %v", name, err)
 	}

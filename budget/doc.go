@@ -10,6 +10,6 @@
 // is over: those are the business of packages operation, worker and lease.
 //
 // Time is that of Go's monotonic clock and, on Linux, what the machine slept meanwhile, which that clock leaves out; steps of the wall clock change nothing. A budget that was slept through is spent: nothing is started
-// under it and nothing sent, and its contexts end as soon as anything of it is looked at. A wait that is going on does not wake by it: it ends when Go's clock says so. Durations cross process borders, instants never
+// under it and nothing sent, and its contexts end as soon as anything of it is looked at, with a cause that matches context.DeadlineExceeded: what was under way then may have been done. A wait that is going on does not wake by it: it ends when Go's clock says so. Durations cross process borders, instants never
 // do: see [Wire].
 package budget

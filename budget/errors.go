@@ -1,8 +1,10 @@
 package budget
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -52,6 +54,23 @@ func (e *NoTimeError) Error() string {
 // Is makes the error match [ErrNoTime].
 func (e *NoTimeError) Is(target error) bool { return target == ErrNoTime }
 
+// sleptError is the cause of contexts whose budget was spent while the machine slept. It is none of the kinds: what was under way may have been done.
+type sleptError struct {
+	name         string
+	total, slept time.Duration
+}
+
+// Error says what ended, and by what.
+func (e *sleptError) Error() string {
+	return fmt.Sprintf("budget: %s of %v is spent: the machine slept for %v", e.name, e.total, short(e.slept))
+}
+
+// Is makes the error match context.DeadlineExceeded: it is the end of a time as any other.
+func (e *sleptError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Timeout is for those who ask as of a net.Error.
+func (e *sleptError) Timeout() bool { return true }
+
 // GaveUpError is what [Do] returns after an attempt has failed: why there was no other one, and how the attempts failed. It matches the kind in Why, and
 // whatever Last and Real match.
 type GaveUpError struct {
@@ -67,10 +86,18 @@ type GaveUpError struct {
 // Error says why, and what went wrong.
 func (e *GaveUpError) Error() string {
 	text := fmt.Sprintf("budget: gave up after %d attempts (%v); %v: %v", e.Attempts, e.Why, e.Class, e.Real)
-	if e.Real != e.Last { //nolint:errorlint // the very same value
+	if !same(e.Real, e.Last) {
 		text += fmt.Sprintf("; the last: %v", e.Last)
 	}
 	return text
+}
+
+// same reports whether two errors are the very same value, as far as Go can say: of types that cannot be compared, such as slices, whether they say the same.
+func same(a, b error) bool {
+	if !reflect.ValueOf(a).Comparable() || !reflect.ValueOf(b).Comparable() {
+		return a.Error() == b.Error()
+	}
+	return a == b //nolint:errorlint // the very same value
 }
 
 // Unwrap returns all of them.
