@@ -191,7 +191,9 @@ func (p *Policy) mayRepeat(ctx context.Context, n int, err error) error {
 
 // again pauses before the next attempt, or says why there is none.
 func (b *Budget) again(ctx context.Context, p *Policy, n int, failed error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && ForbidsRetry(ctx) { // it would not have been repeated, so that who has set the mark may, with time of its own
+		return fmt.Errorf("%w: a layer above has marked the request, and its time here is over: %w", ErrNoRetry, context.Cause(ctx))
+	} else if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if why := p.mayRepeat(ctx, n, failed); why != nil {
