@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -55,6 +56,9 @@ func askedOf(r *http.Request) (budget.Asked, time.Duration, error) {
 // else 422; what was not sent is 503 with Retry-After; what was not started for want of time is 504 with [budget.HeaderNotStarted], and what is unknown is 504 without.
 func Fail(w http.ResponseWriter, err error) {
 	var known *budget.Error
+	for _, name := range []string{budget.HeaderNotStarted, budget.HeaderNoRetry, "Retry-After"} { // who has copied an answer from below has not said this of its own work
+		w.Header().Del(name)
+	}
 	code := http.StatusGatewayTimeout
 	class := budget.ClassOf(err)
 	if errors.As(err, &known) {
@@ -79,7 +83,20 @@ func Fail(w http.ResponseWriter, err error) {
 // NoRetry reports whether a failure is told with the mark that asks the caller not to repeat it: somebody behind asked for that, it was repeated here, or the
 // throttle has forbidden it. It is for adapters.
 func NoRetry(err error) bool {
-	var gave *budget.GaveUpError
-	var known *budget.Error
-	return errors.As(err, &gave) && gave.Attempts > 1 || errors.Is(err, budget.ErrThrottled) || errors.As(err, &known) && known.NoRetry
+	return errors.Is(err, budget.ErrThrottled) || forbids(err, false)
+}
+
+// forbids looks through all that err wraps: a Do that made one attempt may be around one that made several. known is whether an outer error has said already what the other side asked for.
+func forbids(err error, known bool) bool {
+	switch e := err.(type) { //nolint:errorlint // the chain is walked here
+	case *budget.GaveUpError:
+		return e.Attempts > 1 || forbids(e.Last, known)
+	case *budget.Error:
+		return e.NoRetry && !known || forbids(e.Err, true)
+	case interface{ Unwrap() error }:
+		return forbids(e.Unwrap(), known)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(one error) bool { return forbids(one, known) })
+	}
+	return false
 }
