@@ -179,15 +179,12 @@ func (l *Limiter) of(p Priority) *Counts { return &l.counts[p-Renewal] }
 
 // tooLate says why somebody's time is too short to start anything, or nil.
 func (l *Limiter) tooLate(ctx context.Context) error {
+	wire, _ := budget.Outgoing(ctx) // what is left by its budget, which counts what the machine slept, and ends ctx for that
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return nil
-	}
-	if left := time.Until(deadline); left < l.o.Minimum {
-		return &budget.NoTimeError{What: "what waited to be let in", Needs: l.o.Minimum, Left: left}
+	if _, ok := ctx.Deadline(); ok && wire.Remaining < l.o.Minimum {
+		return &budget.NoTimeError{What: "what waited to be let in", Needs: l.o.Minimum, Left: wire.Remaining}
 	}
 	return nil
 }
