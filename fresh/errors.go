@@ -92,7 +92,7 @@ func (e *PendingError) Error() string {
 // Is makes the error match [ErrPending].
 func (e *PendingError) Is(target error) bool { return target == ErrPending }
 
-// NotRecordedError is a request that was to be left pending and could not be recorded. It matches [ErrAway], and what both errors match.
+// NotRecordedError is a request that was to be left pending and could not be recorded. It matches [ErrAway], and what both errors match, and has the class of the one that proves least.
 type NotRecordedError struct {
 	Route  string
 	Cause  error // why it was not carried out
@@ -107,5 +107,5 @@ func (e *NotRecordedError) Error() string {
 // Is makes the error match [ErrAway].
 func (e *NotRecordedError) Is(target error) bool { return target == ErrAway }
 
-// Unwrap returns both; the request's own comes first.
-func (e *NotRecordedError) Unwrap() []error { return []error{e.Cause, e.Record} }
+// Unwrap returns both, joined: the request may have been done where one of them leaves that open, because a record that was made all the same is carried out.
+func (e *NotRecordedError) Unwrap() error { return errors.Join(e.Cause, e.Record) }

@@ -164,7 +164,8 @@ func (r *Routes) Write(ctx context.Context, name string, request any, do func(co
 	if timeout == 0 {
 		timeout = defaultRecord
 	}
-	b, failed := budget.Start(context.WithoutCancel(ctx), timeout, budget.Named("record")) // what do has used up of the caller's time is not lacking here
+	// What do has used up of the caller's time is not lacking here, and who repeats the request does not repeat this.
+	b, failed := budget.Start(budget.WithoutAttempt(context.WithoutCancel(ctx)), timeout, budget.Named("record"))
 	if failed != nil {
 		return &NotRecordedError{Route: name, Cause: err, Record: failed}
 	}
