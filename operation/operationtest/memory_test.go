@@ -62,7 +62,14 @@ type manual struct {
 func (c *manual) read() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now + c.skew
+	return c.now - c.skew
+}
+
+// behind lets the clock be so much behind for a while. What the store has read before stays read.
+func (c *manual) behind(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skew = d
 }
 
 func (c *manual) tick(d time.Duration) {

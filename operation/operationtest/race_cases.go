@@ -337,10 +337,10 @@ func decisionOrCompensation(s *stage) {
 func orderWithWorkers(s *stage) {
 	const keys, each = 6, 8
 	for i := range keys * each {
-		s.submitted(ordered([]string{kind, other}[i%2], fmt.Sprintf("o%03d", i), fmt.Sprint("k", i%keys)))
+		s.submitted(ordered([]string{kind, other}[i%2], fmt.Sprintf("o%03d", i), fmt.Sprint("k", i/each)))
 	}
 	var mu sync.Mutex
-	begun := map[string][]string{}
+	begun, open := map[string][]string{}, map[string]string{}
 	total := 0
 	s.atOnce(4, func(int) error {
 		for range 100 * keys * each {
@@ -358,11 +358,20 @@ func orderWithWorkers(s *stage) {
 			}
 			mu.Lock()
 			for _, j := range jobs {
-				begun[j.Order] = append(begun[j.Order], j.ID)
+				if open[j.Order] != "" {
+					err = fmt.Errorf("%q was begun while %q of the same order was at work", j.ID, open[j.Order])
+				}
+				begun[j.Order], open[j.Order] = append(begun[j.Order], j.ID), j.ID
 				total++
 			}
 			mu.Unlock()
 			for _, j := range jobs {
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				open[j.Order] = "" // before it is completed: the next may be begun as soon as it is
+				mu.Unlock()
 				if err := s.completeOne(j.Ref, effective("r")); err != nil {
 					return err
 				}
