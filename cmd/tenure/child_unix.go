@@ -43,7 +43,11 @@ func tenureVariable(name string) bool {
 			return true
 		}
 	}
-	return name == "TENURE_STORE" || name == "TENURE_COUNT"
+	switch name {
+	case "TENURE_STORE", "TENURE_COUNT", "TENURE_OPERATION", "TENURE_ATTEMPT":
+		return true
+	}
+	return false
 }
 
 // ownPath is the file to start this program again from. If another was put in its place since, as an upgrade does, it

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/operation"
 	"github.com/tenure-go/tenure/store/postgres"
 )
 
@@ -17,6 +18,7 @@ const (
 	exitNotAcquired = 75
 	exitLost        = 76
 	exitNoStore     = 77
+	exitUncertain   = 78 // an operation is uncertain: an attempt may have had its effect
 	exitCannotRun   = 126
 	exitNotFound    = 127
 )
@@ -52,11 +54,12 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.Is(err, lease.ErrInvalid), errors.Is(err, fence.ErrInvalid):
+	case errors.As(err, &usage), errors.Is(err, lease.ErrInvalid), errors.Is(err, fence.ErrInvalid), errors.Is(err, operation.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, lease.ErrHeld), errors.Is(err, lease.ErrWaitEnded):
 		return exitNotAcquired
-	case errors.As(err, &store), errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, postgres.ErrSetup):
+	case errors.As(err, &store), errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, postgres.ErrSetup),
+		errors.Is(err, operation.ErrUnavailable), errors.Is(err, operation.ErrUnknown):
 		return exitNoStore
 	}
 	return exitFailed

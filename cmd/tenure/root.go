@@ -64,6 +64,7 @@ func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(),
 		a.leaseCommand(),
+		a.opCommand(),
 		a.migrateCommand(),
 		a.epochCommand(),
 		a.authorityCommand(),
@@ -92,8 +93,9 @@ On PostgreSQL tenure migrate installs the schema, and no other command does. Wha
 PGUSER, PGPASSWORD, PGSSLMODE and the like, and from ~/.pgpass; postgresql:// is the same. A password on the command line is
 visible to other users of the machine, so leave it to these or to TENURE_STORE. It is never printed.
 
-Exit codes: 0 success; 1 refused or failed; 64 the command line makes no sense; 75 not acquired; 77 the store was not
-reached, or its schema, the role's rights or the connection's settings do not allow the call. tenure run has more.
+Exit codes: 0 success; 1 refused or failed; 64 the command line makes no sense; 75 not acquired, or not decided yet; 77 the
+store was not reached, or its schema, the role's rights or the connection's settings do not allow the call; 78 uncertain:
+what was asked about may have had its effect, and nobody knows. tenure run has more.
 With --json, tokens are strings and durations are numbers ending in _ms.`,
 		Example: `  tenure run nightly-report --wait 1m -- ./report.sh
   tenure lease ls

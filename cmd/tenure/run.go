@@ -29,6 +29,7 @@ type runOptions struct {
 	owner      string
 	passStore  bool
 	statusFile string
+	once       onceOptions
 }
 
 // minRunTTL leaves room for a renewal and a stop beside the margin.
@@ -41,7 +42,7 @@ the store is waited out, and said on standard error. What no repetition mends, s
 wait with exit code 77.
 
 Connections. On PostgreSQL a run holds one connection while CMD runs, that for renewals, and takes a second one for the moment
-of the release or of another acquire. pool_max_conns=1 in the URL is enough.
+of the release or of another acquire, and with --once of each record. pool_max_conns=1 in the URL is enough.
 
 Stopping. CMD leads a process group of its own. When the lease is lost, revoked, or cannot be renewed, the group is
 sent SIGTERM, and SIGKILL --grace later, in any case before the safe deadline, which is before the authority can
@@ -67,16 +68,33 @@ use.
 job does not run a second time elsewhere. INT, TERM, HUP or QUIT, now or before, end this: the lease is released at
 once. A loss of the lease in this time changes nothing of the exit code.
 
-Exit codes. CMD's own; 128 + n if signal n ended it, or ended the wait; 75 not acquired (--busy-exit replaces it);
-76 the lease was lost while CMD was running, whatever CMD made of it; 77 the store was not reached, or the role
-may not use it; 126 CMD cannot be run, 127 it is not found; 64 the command line makes no sense. The last line on
-standard error says which and why; --json-status writes it to a file, which says "waiting" and "running" before that.
+--once KEY makes the run the occurrence KEY of NAME, such as the day of a nightly report: one that was done is not run
+again, from whatever host, and the exit code is 0. An attempt is recorded in the store before CMD starts, and what became of
+it when CMD has ended, as the operation NAME@KEY of the kind "run" (tenure op ls --kind run; in its id @ in NAME is %40, and
+% is %25). The name and the key are the occurrence, the command line is not: a failed run may be mended and repeated under
+its key.
 
-JSON status: {"outcome": "waiting", "running", "exited", "signaled", "lost", "not_acquired", "no_store",
-"not_started" or "interrupted"; "exit_code", null until the end; "text"; "store"; "owner"; "names"; "tokens", as
-strings; "acquisition"; "waited_ms"; "held_ms"; "command_pid"; "command_exit_code", null if it did not run to an
-end; "killed"; "released"; "lost": null or {"how", "reason"}}. "how" is one of expired, superseded, revoked, closed,
-forgotten, uncertain, max_hold.`
+CMD exits with 0: done. With another code: not done, and it may be run again, unless --once-final says that a failure is
+final; it is for the next run to ask, nothing is repeated by itself. Ended by a signal, stopped with the lease, or never
+heard of again, as when the host died: uncertain, it may have been done. Then the next run under the key runs nothing, exits
+with 78 and names the host; look what was done, and tenure op resolve decides. --again says that CMD may safely run twice:
+then an occurrence that is uncertain is run again, if all of its runs had --again. In progress elsewhere, it is waited for
+as the lease is. CMD finds the id in TENURE_OPERATION, for its own effects, and the attempt's number in TENURE_ATTEMPT.
+tenure op prune --forget forgets occurrences.
+
+Exit codes. CMD's own; 128 + n if signal n ended it, or ended the wait; 75 not acquired (--busy-exit replaces it); 76 the
+lease was lost while CMD was running, whatever CMD made of it; 77 the store was not reached, or the role may not use it; 78
+the occurrence is uncertain, so nothing was run, or CMD was and its end could not be recorded; 1 with nothing run: the
+occurrence has failed for good or was cancelled; 126 CMD cannot be run, 127 it is not found; 64 the command line makes no
+sense. The last line on standard error says which and why; --json-status writes it to a file, which says "waiting" and
+"running" before that.
+
+JSON status: {"outcome": "waiting", "running", "exited", "signaled", "lost", "not_acquired", "no_store", "not_started" or
+"interrupted", and with --once "done_before", "decided_before", "uncertain" or "unrecorded"; "exit_code", null until the
+end; "text"; "store"; "owner"; "names"; "tokens", as strings; "acquisition"; "waited_ms"; "held_ms"; "command_pid";
+"command_exit_code", null if it did not run to an end; "killed"; "released"; "lost": null or {"how", "reason"};
+"occurrence": null or {"id", "state"}}. "how" is one of expired, superseded, revoked, closed, forgotten, uncertain,
+max_hold.`
 
 func (a *app) runCommand() *cobra.Command {
 	var o runOptions
@@ -87,6 +105,7 @@ func (a *app) runCommand() *cobra.Command {
 		Example: `  tenure run nightly-report --wait 1m -- ./report.sh
   tenure run import --try --busy-exit 0 -- ./import.sh          # cron: another run is no failure
   tenure run tick --min-hold 50s --try -- ./tick.sh             # at most one run a minute
+  tenure run nightly-report --once "$(date +%F)" --try -- ./report.sh   # from several hosts, done once a day
   tenure run db/a db/b --ttl 30s --grace 8s -- ./move.sh
   tenure run deploy --json-status deploy.json -- ./deploy.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,6 +125,9 @@ func (a *app) runCommand() *cobra.Command {
 	f.IntVar(&o.busyExit, "busy-exit", exitNotAcquired, "exit code for not acquired, 0 to 255")
 	f.StringVar(&o.owner, "owner", "", "label for people, at most 256 bytes; default: user@host pid N")
 	f.BoolVar(&o.passStore, "pass-store", false, "give CMD the store as TENURE_STORE")
+	f.StringVar(&o.once.key, "once", "", "do nothing if the occurrence `KEY` of NAME was done; see above")
+	f.BoolVar(&o.once.again, "again", false, "CMD may safely run twice: an occurrence that is uncertain is run again")
+	f.BoolVar(&o.once.final, "once-final", false, "a run that fails is final: the occurrence is not run again")
 	f.StringVar(&o.statusFile, "json-status", "", "write the outcome to this `FILE`, each time as a whole")
 	return cmd
 }
@@ -140,6 +162,9 @@ func (o *runOptions) take(args []string, dash int, given func(flag string) bool)
 		return usagef("--max-hold %v: want 0 for no bound, or more", o.maxHold)
 	case o.maxHold > 0 && o.minHold > o.maxHold:
 		return usagef("--min-hold %v is longer than --max-hold %v", o.minHold, o.maxHold)
+	}
+	if err := o.once.take(o.names, given); err != nil {
+		return err
 	}
 	return o.takeTimes(given("grace"))
 }

@@ -119,17 +119,25 @@ func (r *runner) inStore(ctx context.Context) {
 		return
 	}
 	defer r.close(ctx, s)
+	once, err := r.newOccurrence(s)
+	if err != nil {
+		r.end("no_store", exitUsage, "%v", err)
+		return
+	}
+	if once != nil && once.over(ctx) {
+		return
+	}
 	session, held, err := r.acquire(ctx, s)
 	r.status.WaitedMS = (r.now() - r.waitFrom).Milliseconds()
 	if err != nil {
 		r.notAcquired(err)
 		return
 	}
-	r.hold(ctx, session, held)
+	r.hold(ctx, session, held, once)
 }
 
-// hold runs the command under the lease and gives the lease up.
-func (r *runner) hold(ctx context.Context, session *lease.Session, l *lease.Lease) {
+// hold runs the command under the lease and gives the lease up. once is nil without --once.
+func (r *runner) hold(ctx context.Context, session *lease.Session, l *lease.Lease, once *occurrence) {
 	r.heldFrom = r.now()
 	r.status.Acquisition = l.ID()
 	claims, err := l.Claims()
@@ -150,20 +158,36 @@ func (r *runner) hold(ctx context.Context, session *lease.Session, l *lease.Leas
 	case err != nil:
 		r.lost(l, nil, "before the command was started")
 	default:
-		r.command(l, claims)
-		r.renewals = session.Stats().Renewals
-		r.holdOn(l)
+		if once == nil || once.begin(ctx, l) {
+			r.work(ctx, session, l, once, claims)
+		}
 	}
 	r.giveUp(ctx, session, l)
 }
 
-// command runs the command and says how it ended.
-func (r *runner) command(l *lease.Lease, claims []fence.Claim) {
+// work runs the command, and records what became of it where that is asked for.
+func (r *runner) work(ctx context.Context, session *lease.Session, l *lease.Lease, once *occurrence, claims []fence.Claim) {
+	env := childEnv(os.Environ(), claims, r.passedStore())
+	if once == nil {
+		_ = r.command(l, env) // it has said how it ended
+		r.renewals = session.Stats().Renewals
+	} else {
+		stop := once.kept(ctx)
+		err := r.command(l, append(env, "TENURE_OPERATION="+once.ref.ID, "TENURE_ATTEMPT="+once.ref.Number.String()))
+		r.renewals = session.Stats().Renewals
+		stop()
+		once.finish(ctx, err)
+	}
+	r.holdOn(l)
+}
+
+// command runs the command and says how it ended. It returns why it was not started.
+func (r *runner) command(l *lease.Lease, env []string) error {
 	result, err := supervise.Run(supervise.Config{
 		Guard:   []string{ownPath(), guardWord},
 		Path:    r.o.path,
 		Args:    r.o.argv,
-		Env:     childEnv(os.Environ(), claims, r.passedStore()),
+		Env:     env,
 		Files:   [3]*os.File{asFile(r.stdin), asFile(r.stdout), asFile(r.stderr)},
 		Grace:   r.o.grace,
 		Reserve: r.o.reserve,
@@ -180,6 +204,7 @@ func (r *runner) command(l *lease.Lease, claims []fence.Claim) {
 	default:
 		r.ended(l, result)
 	}
+	return err
 }
 
 func (r *runner) passedStore() string {

@@ -11,21 +11,22 @@ import (
 
 // status is what --json-status writes.
 type status struct {
-	Outcome         string        `json:"outcome"`
-	ExitCode        *int          `json:"exit_code"`
-	Text            string        `json:"text"`
-	Store           string        `json:"store"`
-	Owner           string        `json:"owner"`
-	Names           []string      `json:"names"`
-	Tokens          []fence.Token `json:"tokens"`
-	Acquisition     fence.ID      `json:"acquisition"`
-	WaitedMS        int64         `json:"waited_ms"`
-	HeldMS          int64         `json:"held_ms"`
-	CommandPID      int           `json:"command_pid"`
-	CommandExitCode *int          `json:"command_exit_code"`
-	Killed          bool          `json:"killed"`
-	Released        bool          `json:"released"`
-	Lost            *lostStatus   `json:"lost"`
+	Outcome         string            `json:"outcome"`
+	ExitCode        *int              `json:"exit_code"`
+	Text            string            `json:"text"`
+	Store           string            `json:"store"`
+	Owner           string            `json:"owner"`
+	Names           []string          `json:"names"`
+	Tokens          []fence.Token     `json:"tokens"`
+	Acquisition     fence.ID          `json:"acquisition"`
+	WaitedMS        int64             `json:"waited_ms"`
+	HeldMS          int64             `json:"held_ms"`
+	CommandPID      int               `json:"command_pid"`
+	CommandExitCode *int              `json:"command_exit_code"`
+	Killed          bool              `json:"killed"`
+	Released        bool              `json:"released"`
+	Lost            *lostStatus       `json:"lost"`
+	Occurrence      *occurrenceStatus `json:"occurrence"`
 }
 
 // lostStatus says how a lease was lost.
