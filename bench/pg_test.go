@@ -31,6 +31,7 @@ func TestPostgreSQL(t *testing.T) {
 		{"a renewal's lease rows are seen", testRenewalCountSeesLeaseRows},
 		{"every fenced side checks", testEverySideOfPGFencedChecks},
 		{"only protected tables refuse", testOnlyProtectedTablesRefuse},
+		{"O2b: a stale completion", testO2b},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, side) })
 	}
