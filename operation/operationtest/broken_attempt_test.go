@@ -62,6 +62,11 @@ func renewTwins() []twin {
 				return lost, err
 			}
 		}), by("a-claim-past-its-time-that-nobody-ended-is-renewed")},
+	}
+}
+
+func expiryTwins() []twin {
+	return []twin{
 		{"an expired attempt is taken for one that was not sent", breaking(func(w *wrap) {
 			w.expire = func(ctx context.Context, _ int) (int, error) {
 				over := w.over(ctx)
@@ -175,6 +180,11 @@ func completeTwins() []twin {
 				return errs, err
 			}
 		}), by("one-attempt-twice-in-a-batch-counts-once")},
+	}
+}
+
+func answerTwins() []twin {
+	return []twin{
 		{"a refusal fails while another attempt is unknown", breaking(func(w *wrap) {
 			w.completed(func(ctx context.Context, c operation.Completion, err error) error {
 				if err == nil && c.Final && w.look(ctx, c.ID).State == operation.Uncertain {

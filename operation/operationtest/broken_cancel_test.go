@@ -53,6 +53,11 @@ func cancelTwins() []twin {
 				return rec, err
 			}
 		}), by("what-is-decided-is-not-cancelled")},
+	}
+}
+
+func undoTwins() []twin {
+	return []twin{
 		{"anything undoes", breaking(func(w *wrap) {
 			w.undone = func(ctx context.Context, id, by string) (operation.Record, error) {
 				rec, err := w.inner.Undone(ctx, id, by)

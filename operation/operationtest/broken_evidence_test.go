@@ -57,6 +57,11 @@ func evidenceTwins() []twin {
 		{"beyond what is kept no conflict is counted", breaking(func(w *wrap) {
 			w.told = func(rec *operation.Record) { rec.ConflictCount = min(rec.ConflictCount, operation.MaxConflicts) }
 		}), by("a-conflict-is-kept-once-and-each-is-counted-up-to-what-is-kept")},
+	}
+}
+
+func wholeTwins() []twin {
+	return []twin{
 		{"evidence of an older attempt is ignored", breaking(func(w *wrap) {
 			w.responding(func(_ context.Context, resp *operation.Response, rec operation.Record) bool {
 				return resp.Number > 0 && resp.Number < rec.Current()

@@ -228,6 +228,11 @@ func claimTwins() []twin {
 				return jobs, err
 			}
 		}), by("nothing-decided-is-claimed", "an-operation-past-its-instant-has-failed-if-it-has-had-no-effect")},
+	}
+}
+
+func boundTwins() []twin {
+	return []twin{
 		{"attempts are not bounded", breaking(func(w *wrap) { w.kinds(func(k *operation.KindClaim) { k.MaxAttempts = operation.MaxAttempts }) }),
 			by("attempts-without-effect-are-bounded", "attempts-after-an-unknown-outcome-are-bounded")},
 		{"attempts carry no instant", breaking(func(w *wrap) { w.kinds(func(k *operation.KindClaim) { k.NotAfter = 0 }) }),
@@ -246,18 +251,18 @@ func renumber(w *wrap, number func(j operation.Job) int64) {
 		id     string
 		number int64
 	}
-	real, told := map[try]int64{}, map[try]int64{}
+	inner, told := map[try]int64{}, map[try]int64{}
 	w.jobs(func(j *operation.Job) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		n := number(*j)
-		real[try{j.ID, n}], told[try{j.ID, int64(j.Number)}] = int64(j.Number), n
+		inner[try{j.ID, n}], told[try{j.ID, int64(j.Number)}] = int64(j.Number), n
 		setNumber(&j.Ref, n)
 	})
 	back := func(ref *operation.Ref) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if n, ok := real[try{ref.ID, int64(ref.Number)}]; ok {
+		if n, ok := inner[try{ref.ID, int64(ref.Number)}]; ok {
 			setNumber(ref, n)
 		}
 	}

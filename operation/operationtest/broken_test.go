@@ -19,7 +19,10 @@ type twin struct {
 }
 
 func twins() []twin {
-	return slices.Concat(submitTwins(), orderTwins(), claimTwins(), windowTwins(), renewTwins(), completeTwins(), evidenceTwins(), inquiryTwins(), cancelTwins(), officeTwins(), pruneTwins(), inputTwins(), timeTwins())
+	return slices.Concat(
+		submitTwins(), orderTwins(), claimTwins(), boundTwins(), windowTwins(), renewTwins(), expiryTwins(), completeTwins(), answerTwins(), evidenceTwins(), wholeTwins(), inquiryTwins(), cancelTwins(),
+		undoTwins(), officeTwins(), pruneTwins(), inputTwins(), timeTwins(),
+	)
 }
 
 // by names the cases that must catch a fault.

@@ -113,7 +113,7 @@ func (c *comparison) replies(want, got Reply) error {
 
 func (c *comparison) failures(want, got error) error {
 	differ := fmt.Errorf("the oracle says %q, the store %q", words(want), words(got))
-	if sentinelOf(want) != sentinelOf(got) {
+	if !errors.Is(sentinelOf(want), sentinelOf(got)) {
 		return differ
 	}
 	var ws, gs *operation.StaleError
