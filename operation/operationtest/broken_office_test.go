@@ -115,6 +115,11 @@ func pruneTwins() []twin {
 		{"prune ignores its limit", breaking(func(w *wrap) {
 			w.pruning(func(_ context.Context, req *operation.PruneRequest) { req.Limit = operation.MaxPrune })
 		}), by("prune-keeps-its-limit")},
+	}
+}
+
+func forgottenTwins() []twin {
+	return []twin{
 		{"evidence of what was forgotten is dropped", breaking(func(w *wrap) {
 			w.responding(func(_ context.Context, _ *operation.Response, rec operation.Record) bool {
 				return rec.Kept == operation.VerdictOnly

@@ -21,7 +21,7 @@ type twin struct {
 func twins() []twin {
 	return slices.Concat(
 		submitTwins(), orderTwins(), claimTwins(), boundTwins(), windowTwins(), renewTwins(), expiryTwins(), completeTwins(), answerTwins(), evidenceTwins(), wholeTwins(), inquiryTwins(), cancelTwins(),
-		undoTwins(), officeTwins(), pruneTwins(), inputTwins(), timeTwins(),
+		undoTwins(), officeTwins(), pruneTwins(), forgottenTwins(), inputTwins(), timeTwins(),
 	)
 }
 
