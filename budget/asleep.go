@@ -38,7 +38,11 @@ func (a *asleep) look(begun, now time.Time) time.Duration {
 		return time.Duration(a.slept.Load())
 	}
 	slept, sure := a.measure(begun)
-	for known := a.slept.Load(); slept >= known+int64(leastSleep) && !a.slept.CompareAndSwap(known, slept); known = a.slept.Load() {
+	for {
+		known := a.slept.Load()
+		if slept < known+int64(leastSleep) || a.slept.CompareAndSwap(known, slept) {
+			break
+		}
 	}
 	if sure { // else the next look measures again
 		a.apart.Store(apart) // after slept: who finds this finds that
