@@ -89,3 +89,34 @@ func fill(b *testing.B, ops *Operations, n int) {
 	}
 	wg.Wait()
 }
+
+// BenchmarkClaimAmongStored claims and completes one operation at a time among many that are stored, most of them decided.
+func BenchmarkClaimAmongStored(b *testing.B) {
+	for _, stored := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprint(stored), func(b *testing.B) {
+			path := newPath(b)
+			ops := openPath(b, path).Operations()
+			fill(b, ops, 1)
+			store(b, path, stored)
+			b.ResetTimer()
+			for range b.N {
+				jobs, err := ops.Claim(b.Context(), claimOf(1))
+				if err != nil || len(jobs) != 1 {
+					b.Fatal(jobs, err)
+				}
+				if errs, err := ops.Complete(b.Context(), []operation.Completion{done(jobs[0].Ref)}); err != nil || errs[0] != nil {
+					b.Fatal(errs, err)
+				}
+			}
+		})
+	}
+}
+
+// store copies the one operation that there is: a tenth of the copies are due, the others are decided.
+func store(b *testing.B, path string, n int) {
+	b.Helper()
+	const columns = `kind, fingerprint, priority, ord, blocked, compensates, created, kept`
+	plainExec(b, path, fmt.Sprintf(`WITH RECURSIVE i(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM i WHERE v < %d)
+		INSERT INTO tenure_operation (id, state, step, due, decided, attempts, number, known, `+columns+`)
+		SELECT 'stored/' || v, iif(v %% 10 = 0, 1, 4), iif(v %% 10 = 0, 2, 1), due + v, iif(v %% 10 = 0, 0, due + v), v %% 10 > 0, iif(v %% 10 = 0, 0, v), 0, `+columns+` FROM i, tenure_operation o WHERE o.n = 1`, n))
+}

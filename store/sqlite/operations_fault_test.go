@@ -172,8 +172,9 @@ func TestOperationsOnAFullDisk(t *testing.T) {
 	calls := opCalls(d, jobs)
 	calls["big"] = func(ctx context.Context) error { _, err := d.ops.Submit(ctx, big); return err }
 	for name, call := range calls {
-		results[name] = make(chan error, 1)
-		go func() { results[name] <- call(t.Context()) }()
+		result := make(chan error, 1)
+		results[name] = result
+		go func() { result <- call(t.Context()) }()
 	}
 	waitQueued(t, s, len(calls))
 	g.open()
@@ -292,17 +293,17 @@ func TestHeavyCallsDoNotShareABatch(t *testing.T) {
 func TestClaimOfLargeRequestsIsBounded(t *testing.T) {
 	t.Parallel()
 	const n = claimAtOnce + 4
-	d := &desk{t, openPath(t, newPath(t)).Operations()}
+	ops := openPath(t, newPath(t)).Operations()
 	req := submission("")
 	req.Request = bytes.Repeat([]byte("x"), operation.MaxBody)
 	for i := range n {
 		req.ID = fmt.Sprint(i)
-		if _, err := d.ops.Submit(t.Context(), req); err != nil {
+		if _, err := ops.Submit(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, want := range []int{claimAtOnce, n - claimAtOnce, 0} {
-		jobs, err := d.ops.Claim(t.Context(), claimOf(n))
+		jobs, err := ops.Claim(t.Context(), claimOf(n))
 		if err != nil || len(jobs) != want {
 			t.Fatalf("claimed %d, %v, want %d", len(jobs), err, want)
 		}

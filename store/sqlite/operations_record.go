@@ -104,6 +104,8 @@ type opRecord struct {
 const opColumns = `o.n, o.id, o.kind, o.fingerprint, o.state, o.wished, o.reason, o.compensates, o.instant, o.priority, o.ord, o.blocked, o.created, o.decided, o.first, o.due,
 	o.until, o.again_until, o.not_after, o.asks, o.undoes, o.undone_by, o.inquiries, o.conflicts, o.kept, o.result_of, o.attempts, o.number, o.worker, o.known, o.began, o.ended, o.why`
 
+const selectOperation = `SELECT ` + opColumns + ` FROM tenure_operation o WHERE o.id = ?`
+
 // scanRecord reads opColumns, and behind them what more is named. Of the attempts it has the current one alone: see the rest in history.
 func scanRecord(scan func(...any) error, more ...any) (*opRecord, error) {
 	r, op := new(opRecord), new(operation.Operation)
@@ -129,7 +131,7 @@ func scanRecord(scan func(...any) error, more ...any) (*opRecord, error) {
 
 // load reads an operation, or answers with a [*operation.NotFoundError].
 func (b *opBatch) load(id string, bodies bool) (*opRecord, error) {
-	r, err := scanRecord(b.conn.row(`SELECT `+opColumns+` FROM tenure_operation o WHERE o.id = ?`, id).Scan)
+	r, err := scanRecord(b.conn.row(selectOperation, id).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, &operation.NotFoundError{ID: id}
 	}

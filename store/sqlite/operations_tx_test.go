@@ -29,6 +29,14 @@ func (w *shop) ways(ops *Operations) map[string]func(job operation.Job) error {
 	}
 	return map[string]func(operation.Job) error{
 		"own": own,
+		"prepared": func(job operation.Job) error {
+			statements, err := Prepare(w.t.Context(), w.db)
+			if err != nil {
+				return err
+			}
+			err = inOwnTx(w.t.Context(), w.db, func(tx *sql.Tx) error { return w.sell(statements.In(tx), ops, job) })
+			return errors.Join(err, statements.Close())
+		},
 		"fenced": func(job operation.Job) error {
 			return w.s.Fenced(w.t.Context(), w.claim, func(_ context.Context, tx *Tx) error { return w.sell(tx, ops, job) })
 		},
@@ -87,7 +95,7 @@ func againClaim(ttl time.Duration) operation.ClaimRequest {
 // committed together with the record. In a transaction of the worker's own, and in a fenced one.
 func TestStaleCompletionRollsBackTheWorkersChange(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{"own", "fenced"} {
+	for _, way := range []string{"own", "prepared", "fenced"} {
 		for _, what := range []string{"", "expired", "begun by another", "done by another", "done by itself", "resolved"} {
 			w := newShop(t, "deferred")
 			d := &desk{t, w.s.Operations()}
@@ -169,13 +177,18 @@ func TestSubmitTx(t *testing.T) {
 	t.Parallel()
 	w := newShop(t, "immediate")
 	d := &desk{t, w.s.Operations()}
+	statements, err := Prepare(t.Context(), w.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer statements.Close()
 	for _, id := range []string{"rolled back", "committed"} {
 		tx := w.begin()
 		got, err := d.ops.SubmitTx(t.Context(), tx, submission(id))
 		if err != nil || got.Known || got.State != operation.Pending {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if again, err := d.ops.SubmitTx(t.Context(), tx, submission(id)); err != nil || !again.Known {
+		if again, err := d.ops.SubmitTx(t.Context(), statements.In(tx), submission(id)); err != nil || !again.Known {
 			t.Errorf("again: %+v, %v", again, err)
 		}
 		other := submission(id)

@@ -15,7 +15,12 @@ const (
 		AND NOT EXISTS (SELECT 1 FROM tenure_authority WHERE id = ?3 AND issued < ?1)`
 )
 
-// Prepared holds the statements of [Verify], [Enter], [Admit], [Present] and [Done], prepared once on a program's own database. Without it
+// operationTexts are the common statements of [Operations.SubmitTx] and [Operations.CompleteTx].
+func operationTexts() []string {
+	return []string{lockClock, selectOperation, insertOperation, insertBody, succeed, insertResult, updateOperation}
+}
+
+// Prepared holds the statements of [Verify], [Enter], [Admit], [Present] and [Done], and those of operations, prepared once on a program's own database. Without it
 // they are parsed anew in each transaction, which costs more than they do. Safe for concurrent use.
 type Prepared struct {
 	byText map[string]*sql.Stmt
@@ -25,7 +30,7 @@ type Prepared struct {
 // the driver's error, such as for a file without Tenure's tables.
 func Prepare(ctx context.Context, db *sql.DB) (*Prepared, error) {
 	p := &Prepared{byText: map[string]*sql.Stmt{}}
-	for _, text := range []string{verifyStatement, raiseStatement, presentStatement, doneStatement} {
+	for _, text := range append(operationTexts(), verifyStatement, raiseStatement, presentStatement, doneStatement) {
 		statement, err := db.PrepareContext(ctx, text) //nolint:sqlclosecheck // Close does
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -35,8 +40,8 @@ func Prepare(ctx context.Context, db *sql.DB) (*Prepared, error) {
 	return p, nil
 }
 
-// In returns tx for the checks: sqlite.Verify(ctx, prepared.In(tx), claim). It is valid as long as tx is.
-func (p *Prepared) In(tx *sql.Tx) DBTX { return preparedTx{p, tx} }
+// In returns tx for the checks: sqlite.Verify(ctx, prepared.In(tx), claim), ops.CompleteTx(ctx, prepared.In(tx), done). It is valid as long as tx is.
+func (p *Prepared) In(tx *sql.Tx) TX { return preparedTx{p, tx} }
 
 // Close closes the statements. Transactions that use them must have ended.
 func (p *Prepared) Close() error {
@@ -62,5 +67,13 @@ func (t preparedTx) ExecContext(ctx context.Context, query string, args ...any) 
 
 // QueryRowContext is part of [DBTX].
 func (t preparedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if statement := t.p.byText[query]; statement != nil {
+		return t.tx.StmtContext(ctx, statement).QueryRowContext(ctx, args...) //nolint:sqlclosecheck // the transaction's end closes it
+	}
 	return t.tx.QueryRowContext(ctx, query, args...)
+}
+
+// QueryContext is part of [TX].
+func (t preparedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(ctx, query, args...)
 }
