@@ -117,6 +117,9 @@ func wholeTwins() []twin {
 				}
 			}
 		}), by("the-same-evidence-again-changes-nothing")},
+		{"old attempts are not kept", breaking(func(w *wrap) {
+			w.told = func(rec *operation.Record) { rec.Attempts = rec.Attempts[max(0, len(rec.Attempts)-10):] }
+		}), by("every-attempt-is-kept-whatever-follows-it")},
 		{"evidence does not end the claim", breaking(func(w *wrap) {
 			w.renew = func(context.Context, operation.RenewRequest) ([]operation.Ref, error) { return nil, nil }
 		}), by("evidence-ends-the-claim-of-the-current-attempt", "a-finding-decides-also-while-an-attempt-is-at-work")},

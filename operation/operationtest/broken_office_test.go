@@ -203,6 +203,15 @@ func inputTwins() []twin {
 				return w.inner.Submit(context.WithoutCancel(ctx), req)
 			}
 		}), by("a-call-whose-context-has-ended-changes-nothing")},
+		{"what was cut off is told as not applied", breaking(func(w *wrap) {
+			w.submit = func(ctx context.Context, req operation.SubmitRequest) (operation.Submitted, error) {
+				sub, err := w.inner.Submit(context.WithoutCancel(ctx), req)
+				if _, bounded := ctx.Deadline(); bounded && err == nil {
+					return operation.Submitted{}, &operation.UnavailableError{Op: "submit", Err: context.DeadlineExceeded}
+				}
+				return sub, err
+			}
+		}), by("a-call-that-was-cut-off-is-settled-by-repeating-it")},
 		{"the store guarantees nothing", breaking(func(w *wrap) { w.states = func() operation.Guarantees { return operation.Guarantees{} } }), by("the-store-says-what-it-keeps")},
 		{"an empty batch is refused", breaking(func(w *wrap) {
 			w.complete = func(ctx context.Context, all []operation.Completion) ([]error, error) {

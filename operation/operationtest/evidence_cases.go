@@ -20,6 +20,7 @@ func evidenceCases() []Case[Harness] {
 		plain("the-same-evidence-again-changes-nothing", sameEvidence),
 		plain("evidence-of-an-attempt-that-was-never-recorded-is-refused", strangeEvidence),
 		plain("evidence-ends-the-claim-of-the-current-attempt", evidenceEndsClaim),
+		plain("every-attempt-is-kept-whatever-follows-it", attemptsKept),
 	}
 }
 
@@ -66,6 +67,8 @@ func olderSucceeds(s *stage) {
 	s.stale(now, effective("now"), now.Number)
 	s.advance(past)
 	s.expire(0)
+	rec = s.conflict("o", now.Number, effective("now"), 1) // what its worker had learned
+	s.want(s.failed() || rec.Attempts[1].Known == operation.Effective && string(rec.Attempts[1].Result) == "now" && string(rec.Result) == "old", "both responses: %+v", rec)
 }
 
 func olderRefused(s *stage) {
@@ -235,5 +238,38 @@ func evidenceEndsClaim(s *stage) {
 		s.advance(past)
 		s.expire(0)
 		s.at(id, c.state, c.step, c.answer.Known)
+	}
+}
+
+func attemptsKept(s *stage) {
+	const n = 40
+	s.submit("o")
+	var jobs []operation.Job
+	k := repeating()
+	k.MaxAttempts = operation.MaxAttempts
+	answers := []operation.Answer{notSent(), refused("not now"), noAnswer()}
+	for i := range n {
+		req := claiming(k)
+		req.Worker = fmt.Sprint("w", i)
+		j := s.claims(req, "o")[0]
+		s.want(j.Ordinal == i+1 && j.Unsure == (i > 2), "attempt %d: %+v", i+1, j)
+		a := answers[i%3]
+		a.Reason = fmt.Sprint("reason ", i)
+		s.complete(j, a)
+		jobs = append(jobs, j)
+	}
+	_, err := s.responding("o", jobs[5].Number, refused("after all"))
+	s.staleError(err, jobs[5].Ref, jobs[n-1].Number)
+	rec := s.respond("o", jobs[8].Number, effective("the ninth"))
+	s.want(rec.State == operation.Succeeded && string(rec.Result) == "the ninth" && len(rec.Attempts) == n, "after %d attempts: %+v", n, rec)
+	for i, a := range s.get("o").Attempts {
+		want := operation.Attempt{Number: jobs[i].Number, Worker: fmt.Sprint("w", i), Known: answers[i%3].Known, Reason: fmt.Sprint("reason ", i)}
+		switch i {
+		case 5:
+			want.Known, want.Reason = operation.Refused, "after all"
+		case 8:
+			want.Known, want.Reason = operation.Effective, ""
+		}
+		s.want(a.Number == want.Number && a.Worker == want.Worker && a.Known == want.Known && a.Reason == want.Reason && (string(a.Result) == "the ninth") == (i == 8), "attempt %d is kept as %+v; want %+v", i+1, a, want)
 	}
 }

@@ -23,6 +23,7 @@ func raceCases() []Case[Harness] {
 		plain("a-decision-and-a-compensation-at-once-agree", decisionOrCompensation),
 		plain("order-is-kept-with-many-workers", orderWithWorkers),
 		plain("everything-at-once", everythingAtOnce),
+		plain("a-call-that-was-cut-off-is-settled-by-repeating-it", cutOffRepeated),
 	}
 }
 
