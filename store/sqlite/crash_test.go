@@ -228,7 +228,7 @@ func playHistorian(ctx context.Context, st *stage) error {
 		func() error { return a.take(ctx, "a") },
 		func() error { return a.store.Close(ctx, a.session) },
 	}
-	for _, step := range steps {
+	for _, step := range append(steps, operationSteps(ctx, a.store.Operations())...) {
 		if err := step(); err != nil {
 			return err
 		}

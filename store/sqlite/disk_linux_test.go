@@ -25,6 +25,8 @@ func systemRoles() map[string]func(context.Context, *stage) error {
 		"read-only disk": playReadOnlyDisk,
 		"full disk":      playFullDisk,
 		"io error":       playIOError,
+		"op full disk":   playOpFullDisk,
+		"op io error":    playOpIOError,
 	}
 }
 

@@ -249,3 +249,45 @@ func TestOperationsKilledAtAnyPoint(t *testing.T) {
 	}
 	t.Logf("%d submitted, %d begun, %d done, %s begun again", len(a.ids), len(a.numbers), len(a.done), again)
 }
+
+// operationSteps are a short history of operations, each step of which changes what the file holds. A historian makes it, and its log is cut at every sector.
+func operationSteps(ctx context.Context, ops *Operations) []func() error {
+	var jobs []operation.Job
+	submit := func(id string) func() error {
+		return func() error {
+			req := submission(id)
+			req.Order = "o"
+			_, err := ops.Submit(ctx, req)
+			return err
+		}
+	}
+	claim := func() (err error) {
+		some, err := ops.Claim(ctx, againClaim(time.Minute))
+		jobs = append(jobs, some...)
+		return err
+	}
+	complete := func(answer operation.Answer) func() error {
+		return func() error {
+			errs, err := ops.Complete(ctx, []operation.Completion{{Ref: jobs[len(jobs)-1].Ref, Answer: answer}})
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	found := operation.Answer{Known: operation.Effective, Result: []byte("result")}
+	return []func() error{
+		submit("first"), submit("second"), claim, complete(operation.Answer{Known: operation.NoAnswer, Reason: "no route"}), claim, complete(found), claim,
+		func() error { _, err := ops.Cancel(ctx, "second", "no more"); return err },
+		complete(operation.Answer{Known: operation.Refused}),
+		func() error {
+			late := operation.Answer{Known: operation.Effective, Result: []byte("late")}
+			_, err := ops.Respond(ctx, operation.Response{ID: "second", Number: jobs[len(jobs)-1].Number, Answer: late})
+			if errors.Is(err, operation.ErrStale) { // a conflict: the operation was cancelled
+				err = nil
+			}
+			return err
+		},
+		func() error {
+			_, err := ops.Prune(ctx, operation.PruneRequest{Records: time.Nanosecond, Limit: 10})
+			return err
+		},
+	}
+}

@@ -148,7 +148,8 @@ func dump(ctx context.Context, db *sql.DB) (string, error) {
 	}
 	defer tx.Rollback()
 	var all strings.Builder
-	for _, table := range []string{"tenure_session", "tenure_lease", "tenure_ended", "tenure_ahead", "tenure_mark", "tenure_authority"} {
+	for _, table := range []string{"tenure_session", "tenure_lease", "tenure_ended", "tenure_ahead", "tenure_mark", "tenure_authority",
+		"tenure_operation", "tenure_attempt", "tenure_conflict", "tenure_body"} {
 		if err := dumpTable(ctx, tx, table, &all); err != nil {
 			return "", err
 		}
