@@ -41,11 +41,7 @@ func cutOffRepeated(s *stage) {
 		not := s.cutOff(d, "a claim", func(ctx context.Context) error { _, err := s.store.Claim(ctx, claiming(repeating())); return err })
 		rec := s.get(id)
 		s.want(!not || rec.State == operation.Pending, "a claim that was certainly not applied has begun %q: %+v", id, rec)
-		if rec.State == operation.Attempting { // nobody works on it
-			s.advance(past)
-			s.expire(1)
-		}
-		j := s.begin(id, repeating())
+		j := s.reclaimed(id)
 		report := operation.Completion{Ref: j.Ref, Answer: effective("r")}
 		not = s.cutOff(d, "a completion", func(ctx context.Context) error {
 			errs, err := s.store.Complete(ctx, []operation.Completion{report})
@@ -56,10 +52,8 @@ func cutOffRepeated(s *stage) {
 		})
 		rec = s.get(id)
 		s.want(!not || rec.State == operation.Attempting, "a completion that was certainly not applied has moved %q: %+v", id, rec)
-		if rec.State == operation.Attempting {
-			s.complete(j, report.Answer)
-		} else {
-			s.stale(j, report.Answer, j.Number)
+		if err := s.completing(j.Ref, report.Answer, 0); err != nil { // it was recorded, perhaps only now
+			s.staleError(err, j.Ref, j.Number)
 		}
 		rec = s.get(id)
 		s.want(rec.State == operation.Succeeded && string(rec.Result) == "r" && rec.ConflictCount == 0, "after a repetition: %+v", rec)
@@ -73,4 +67,22 @@ func (s *stage) settled(req operation.SubmitRequest) {
 	}
 	sub, err := s.store.Submit(s.ctx, req)
 	s.want(err == nil && sub.ID == req.ID && sub.State == operation.Pending, "submitting again what was cut off: %+v, %v", sub, err)
+}
+
+// reclaimed claims an operation that a claim which was cut off may have, or may still get: nobody works on that one.
+func (s *stage) reclaimed(id string) operation.Job {
+	for range 5 {
+		if jobs := s.claim(claiming(repeating())); len(jobs) == 1 && jobs[0].ID == id {
+			return jobs[0]
+		}
+		s.advance(past)
+		if s.failed() {
+			break
+		}
+		if _, err := s.store.Expire(s.ctx, operation.MaxBatch); err != nil {
+			s.fail("expiring: %w", err)
+		}
+	}
+	s.fail("%q is claimed by nobody, and cannot be claimed", id)
+	return operation.Job{}
 }
