@@ -36,6 +36,9 @@ type Queue interface {
 	// due; or the one of req.ID alone. Operations that others are claiming at this moment are skipped. Each attempt's number is greater than every number that this store has given out, and it was recorded durably
 	// before Claim returned: from now on, it may have had an effect.
 	//
+	// What is due and can have no further attempt, because its number, its window or its instant allows none, is settled instead of begun: it has failed where no attempt can have had an effect, and
+	// is to be asked about otherwise, or waits for an operator. It counts towards the limits, so that a reply may hold less than there is. Of what is due since the same instant, any may come first.
+	//
 	// Where the reply is lost ([ErrUnknown]) nobody works on what was claimed: it is uncertain when the claims expire.
 	Claim(ctx context.Context, req ClaimRequest) ([]Job, error)
 
@@ -61,6 +64,8 @@ type Desk interface {
 	Inquired(ctx context.Context, inq Inquiry) (Record, error)
 
 	// Undone notes that an operation whose cancelling was wished for is compensated by the operation with the given id, which must exist and name it. Its step is [Undo] no longer.
+	// Saying the same again changes nothing. It returns an error matching [ErrNotFound] if either is unknown, [ErrInvalid] if the other undoes something else, [ErrUndecided] or [ErrDecided] unless
+	// the operation has succeeded, and [ErrMismatch] if it was undone by another.
 	Undone(ctx context.Context, id, compensation string) (Record, error)
 }
 
