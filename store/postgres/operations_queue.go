@@ -157,42 +157,52 @@ func (o *Operations) Complete(ctx context.Context, all []operation.Completion) (
 	errs := make([]error, len(all))
 	var items []*operation.Completion
 	var at, singly []int // where in all
-	seen := make(map[string]bool, len(all))
+	count := make(map[string]int, len(all))
 	for i := range all {
-		c := &all[i]
-		if errs[i] = c.Check(); errs[i] != nil {
-			continue
-		}
-		if seen[c.ID] { // of two for one operation the second finds the first
+		count[all[i].ID]++
+	}
+	for i := range all {
+		switch c := &all[i]; {
+		case check(c, &errs[i]):
+		case count[c.ID] > 1: // of several for one operation each finds what those before it have made of it
 			singly = append(singly, i)
-			continue
+		default:
+			items, at = append(items, c), append(at, i)
 		}
-		seen[c.ID] = true
-		items, at = append(items, c), append(at, i)
 	}
-	if len(items) == 0 {
-		return errs, nil
+	done := 0
+	if len(items) > 0 {
+		g := o.completes.group(items)
+		if err := o.completes.do(ctx, g); err != nil {
+			return nil, o.store.opFailed("complete", "", true, err)
+		}
+		for _, i := range g.left {
+			singly = append(singly, at[i])
+		}
+		done = len(items) - len(g.left)
 	}
-	g := o.completes.group(items)
-	if err := o.completes.do(ctx, g); err != nil {
-		return nil, o.store.opFailed("complete", "", true, err)
-	}
-	done := len(items) - len(g.left)
-	for _, i := range g.left {
-		singly = append(singly, at[i])
-	}
-	for _, i := range singly {
+	return errs, o.completeSingly(ctx, all, singly, errs, done > 0)
+}
+
+// check reports whether a completion is invalid.
+func check(c *operation.Completion, err *error) bool {
+	*err = c.Check()
+	return *err != nil
+}
+
+// completeSingly completes some of all, each in a transaction of its own. done: others were completed before.
+func (o *Operations) completeSingly(ctx context.Context, all []operation.Completion, some []int, errs []error, done bool) error {
+	for _, i := range some {
 		err := o.completeOne(ctx, &all[i])
-		if errors.Is(err, operation.ErrUnavailable) && done > 0 { // of others it was applied
-			return nil, &operation.UnknownError{Op: "complete", ID: all[i].ID, Err: err}
+		if errors.Is(err, operation.ErrUnavailable) && done {
+			return &operation.UnknownError{Op: "complete", ID: all[i].ID, Err: err}
 		}
 		if errors.Is(err, operation.ErrUnavailable) || errors.Is(err, operation.ErrUnknown) {
-			return nil, err
+			return err
 		}
-		errs[i] = err
-		done++
+		errs[i], done = err, true
 	}
-	return errs, nil
+	return nil
 }
 
 // completeOne completes by the whole rule.
