@@ -80,7 +80,7 @@ func workUntil(ctx context.Context, ops *Operations, most int) (submitted int, f
 		}
 		for _, job := range jobs {
 			errs, err := ops.Complete(ctx, []operation.Completion{done(job.Ref)})
-			if err = errors.Join(append(errs, err)...); err != nil {
+			if err := errors.Join(append(errs, err)...); err != nil {
 				return submitted, finished, err
 			}
 			finished[job.ID] = true
