@@ -162,21 +162,29 @@ func (d *draft) completeMany() {
 		}
 		all = append(all, rep)
 	}
+	before := d.records
 	d.play(operationtest.Op{Complete: all})
-	for _, rep := range all {
-		d.tied[rep.ID] = true
+	d.together(before)
+}
+
+// together marks what one call has moved: it is due since the same instant.
+func (d *draft) together(before map[string]operation.Record) {
+	var moved []string
+	for id, rec := range d.records {
+		if rec.State != before[id].State {
+			moved = append(moved, id)
+		}
+	}
+	for _, id := range moved {
+		d.tied[id] = d.tied[id] || len(moved) > 1
 	}
 }
 
 func (d *draft) expire() {
 	limit := d.limit(100)
 	before := d.records
-	r := d.play(operationtest.Op{Expire: limit})
-	for id, rec := range d.records {
-		if rec.State != before[id].State && r.Count > 1 {
-			d.tied[id] = true
-		}
-	}
+	d.play(operationtest.Op{Expire: limit})
+	d.together(before)
 }
 
 func (d *draft) due() {
