@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,12 @@ var binary string
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "hold-writer" {
 		os.Exit(holdWriter(os.Args[2]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == stepWord {
+		os.Exit(runToStep(os.Args[2], os.Args[3:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == guardWord { // of a run in such a process
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(buildAndRun(m))
 }
@@ -130,7 +137,11 @@ type process struct {
 // start starts a command, which is killed at the end of the test if it still runs.
 func (w *world) start(args ...string) *process {
 	w.t.Helper()
-	cmd := w.command(args...)
+	return w.startCommand(w.command(args...))
+}
+
+func (w *world) startCommand(cmd *exec.Cmd) *process {
+	w.t.Helper()
 	stdout, stdoutW := w.pipe()
 	stderr, stderrW := w.pipe()
 	cmd.Stdout, cmd.Stderr = stdoutW, stderrW
@@ -147,7 +158,7 @@ func (w *world) start(args ...string) *process {
 			_ = cmd.Wait()
 		}
 		if w.t.Failed() {
-			w.t.Logf("%q said on standard error:\n%s", args, p.errout)
+			w.t.Logf("%q said on standard error:\n%s", cmd.Args[1:], p.errout)
 		}
 	})
 	return p

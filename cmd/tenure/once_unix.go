@@ -281,11 +281,15 @@ func (c *occurrence) answer(err error) operation.Answer {
 	return operation.Answer{Known: operation.Effective, Result: result}
 }
 
-// finish records what became of the command. err is why it was not started.
+// finish records what became of the command, for as long as that is worth waiting for. err is why it was not started.
 func (c *occurrence) finish(ctx context.Context, err error) {
-	answer := c.answer(err)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), onceRecord)
 	defer cancel()
+	c.record(ctx, c.answer(err))
+}
+
+// record records an answer, and says what follows.
+func (c *occurrence) record(ctx context.Context, answer operation.Answer) {
 	failed := c.asking(ctx, func(ctx context.Context) error { return c.complete(ctx, answer) })
 	if failed != nil {
 		c.status.Occurrence.State = ""
