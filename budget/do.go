@@ -80,7 +80,8 @@ func (p *Policy) pause(n int) time.Duration {
 // [NoRetry]: why is [ErrNoRetry] then, which Explain shows, and no token of the throttle is taken. A Do that gave up for that is no Do that has repeated: the one that set the mark may.
 //
 // Do returns nil, fn's success; before the first attempt an error matching [ErrNoTime] or [ErrInvalid], or ctx's cause, and nothing was started; after it a
-// [*GaveUpError], which matches whatever the last attempt's error matches and knows its class. fn's context ends with its attempt, and fn must heed it: Do waits
+// [*GaveUpError], which matches whatever the last attempt's error matches and knows its class. What fn returns is taken for what is known of all that it did: of several calls, the last of which was not sent or not
+// started, fn says that itself, by an [*Error] with the class [Unknown]. fn's context ends with its attempt, and fn must heed it: Do waits
 // for fn to return. fn that panics passes through; Explain shows that attempt with [ErrNotReturned].
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	b := From(ctx)

@@ -71,6 +71,8 @@ func carried(h http.Header) rpc.Carried {
 // failure was repeated here already, so that layers do not multiply. What another attempt may find otherwise is unavailable, another refusal failed_precondition, what was not started for want of
 // time deadline_exceeded with an ErrorInfo that says so; what is unknown is deadline_exceeded,
 // canceled or unknown. The text of err is not told.
+//
+// err is taken for what is known of the whole call. A handler that had done something before, and then found no time or no connection for the rest, says so by a [budget.Error] with the class [budget.Unknown] around it.
 func Fail(err error) error {
 	if err == nil {
 		return nil

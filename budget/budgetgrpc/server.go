@@ -77,6 +77,8 @@ func only(ctx context.Context, key string) string {
 // Fail is how a handler answers a call whose work failed with err: a status that says what is known of it, with a RetryInfo where the caller may ask again, and in the trailer the mark that it
 // must not where the failure was repeated here already, so that layers do not multiply. What another attempt may find otherwise is UNAVAILABLE, another refusal FAILED_PRECONDITION, what was not
 // started for want of time DEADLINE_EXCEEDED with an ErrorInfo that says so; what is unknown is DEADLINE_EXCEEDED, CANCELLED or UNKNOWN. The text of err is not told. ctx is the handler's.
+//
+// err is taken for what is known of the whole call. A handler that had done something before, and then found no time or no connection for the rest, says so by a [budget.Error] with the class [budget.Unknown] around it.
 func Fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
