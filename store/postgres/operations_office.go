@@ -18,8 +18,8 @@ func (o *Operations) List(ctx context.Context, req operation.ListRequest) ([]ope
 	for i, s := range req.States {
 		states[i] = s.String()
 	}
-	return o.all(ctx, "list", `SELECT `+recordColumns+` FROM tenure.op_list($1, $2::text[], $3, $4, $5::int, $6::boolean, $7::boolean, $8::boolean)`,
-		req.Kind, states, req.Prefix, req.After, req.Limit, req.Conflicts, req.Wished, req.Bodies)
+	return o.all(ctx, "list", `SELECT `+recordColumns+` FROM tenure.op_list($1::text[], $2, $3, $4, $5::int, $6::boolean, $7::boolean, $8::boolean)`,
+		states, req.Kind, req.Prefix, req.After, req.Limit, req.Conflicts, req.Wished, req.Bodies)
 }
 
 // Resolve is part of [operation.Office]. It takes a member of tenure_operator.

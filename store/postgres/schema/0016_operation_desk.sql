@@ -136,7 +136,7 @@ BEGIN
 END $$;
 
 -- Operations in the order of their ids: those that match all that is not NULL, after p_after. outcome: there. The text of the query is made for each call, so that its plan suits what is asked for.
-CREATE FUNCTION tenure.op_list(p_kind text DEFAULT NULL, p_states text[] DEFAULT NULL, p_prefix text DEFAULT '', p_after text DEFAULT '', p_limit int DEFAULT 100, p_conflicts boolean DEFAULT false,
+CREATE FUNCTION tenure.op_list(p_states text[], p_kind text DEFAULT NULL, p_prefix text DEFAULT '', p_after text DEFAULT '', p_limit int DEFAULT 100, p_conflicts boolean DEFAULT false,
 	p_wished boolean DEFAULT false, p_bodies boolean DEFAULT false)
 RETURNS SETOF tenure.op_record LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
