@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/operation"
 	"github.com/tenure-go/tenure/store/postgres"
 )
 
@@ -27,6 +28,14 @@ func TestExitCode(t *testing.T) {
 		{&lease.UnavailableError{Err: errors.New("x")}, 77},
 		{&lease.UnknownError{Err: errors.New("x")}, 77},
 		{postgres.ErrSetup, 77},
+		{&operation.InvalidError{Field: "x"}, 64},
+		{&operation.UnavailableError{Err: errors.New("x")}, 77},
+		{&operation.UnknownError{Err: errors.New("x")}, 77},
+		{&operation.MismatchError{}, 1},
+		{&operation.NotFoundError{}, 1},
+		{&operation.StateError{Kind: operation.ErrDecided}, 1},
+		{&operation.StateError{Kind: operation.ErrUndecided}, 1},
+		{&operation.StaleError{}, 1},
 		{&lease.MismatchError{}, 1},
 		{&lease.EndedError{}, 1},
 		{&fence.AheadError{}, 1},

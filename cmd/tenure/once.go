@@ -42,7 +42,8 @@ func onceSubmission(name, key string) (operation.SubmitRequest, error) {
 		return operation.SubmitRequest{}, err
 	}
 	req := operation.SubmitRequest{ID: onceID(name, key), Kind: onceKind, Request: body, Fingerprint: operation.FingerprintOf(onceKind, body)}
-	return req, req.Check()
+	err = req.Check()
+	return req, err
 }
 
 // take checks the flags, for these names.

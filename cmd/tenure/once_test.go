@@ -62,8 +62,8 @@ func TestOnce(t *testing.T) {
 func TestOnceOuter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	got := w.once("--", binary, "run", "inner", "--store", w.store, "--", "sh", "-c", "echo ${TENURE_OPERATION-none} ${TENURE_ATTEMPT-none}")
-	if got.stdout != "none none\n" {
+	got := w.once("--", binary, "run", "inner", "--store", w.store, "--", "sh", "-c", "echo ${TENURE_OPERATION-none}, ${TENURE_ATTEMPT-none}")
+	if got.stdout != "none, none\n" {
 		t.Errorf("got %+v", got)
 	}
 }
