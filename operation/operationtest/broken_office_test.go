@@ -171,6 +171,11 @@ func inputTwins() []twin {
 				return p, lenient(err)
 			}
 		}), by("whatever-else-makes-no-sense-is-refused")},
+	}
+}
+
+func bodyTwins() []twin {
+	return []twin{
 		{"bodies are cut", breaking(func(w *wrap) {
 			w.answers(func(c *operation.Completion) {
 				if len(c.Result) <= operation.MaxBody {
