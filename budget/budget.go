@@ -67,8 +67,8 @@ func Start(ctx context.Context, total time.Duration, options ...Option) (*Budget
 		return nil, &NoTimeError{What: b.name, Needs: 1, Left: left, Reserve: b.reserve}
 	}
 	b.entries = b.first[:0]
+	ctx, b.cancel = context.WithTimeout(ctx, b.total) // around the other one: it lets go of what ctx was when its time is over, also of a budget that nobody ends
 	ctx, b.over = context.WithCancelCause(ctx)
-	ctx, b.cancel = context.WithTimeout(ctx, b.total)
 	b.ctx = &budgetContext{ctx, b}
 	return b, nil
 }
@@ -98,10 +98,7 @@ func From(ctx context.Context) *Budget {
 func (b *Budget) Context() context.Context { return b.ctx }
 
 // End gives back what the budget holds and ends its context. It may be called twice.
-func (b *Budget) End() {
-	b.cancel()
-	b.over(nil)
-}
+func (b *Budget) End() { b.cancel() }
 
 // Remaining is what is left for attempts: up to the reserve. It is never negative.
 func (b *Budget) Remaining() time.Duration { return max(0, b.total-b.reserve-b.spent()) }
