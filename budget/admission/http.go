@@ -15,7 +15,8 @@ import (
 // It is not for handlers of gRPC or Connect: it knows neither their deadlines (grpc-timeout, Connect-Timeout-Ms), so that a call could wait for its turn longer than its caller does, nor their failures, which are answered
 // 200 with a status in the trailers, and its own answer is none of theirs. Those have interceptors of their own, in packages budgetgrpc/admissiongrpc and budgetconnect/admissionconnect, which may share l.
 //
-// A request holds its place until next returns. An answer below 400 counts as [Succeeded], one after the request's context has ended as [TimedOut], any other and a panic as [Failed].
+// A request holds its place until next returns, also one whose connection is taken over or that streams; how long that lasts is taken for a sign of how busy the service is, so a service with many of those gives them a
+// limiter of their own. An answer below 400 counts as [Succeeded], one after the request's context has ended as [TimedOut], any other and a panic as [Failed].
 func Middleware(l *Limiter, priority func(*http.Request) Priority, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := Work

@@ -53,7 +53,8 @@ func askedOf(r *http.Request) (budget.Asked, time.Duration, error) {
 
 // Fail answers a request whose work failed with err: with what is known of it, when the caller may ask again, and the mark that it must not where the failure
 // was repeated here already, or was not for want of tokens, so that layers do not multiply. A refusal is 503 with Retry-After if another attempt may find it otherwise,
-// else 422; what was not sent is 503 with Retry-After; what was not started for want of time is 504 with [budget.HeaderNotStarted], and what is unknown is 504 without.
+// else 422; what was not sent is 503 with Retry-After; what was not started for want of time is 504 with [budget.HeaderNotStarted], and what is unknown is 504 without. Headers of these names that were set before are
+// taken away.
 //
 // err is taken for what is known of the whole request. A handler that had done something before, and then found no time or no connection for the rest, says so: Fail(w, &budget.Error{Class: budget.Unknown, Err: err}).
 func Fail(w http.ResponseWriter, err error) {
