@@ -98,6 +98,8 @@ cancelled.
 An answer that comes later and contradicts is kept as a conflict, and does not change the decision. An operation that is not
 uncertain is left alone, and the exit code is 1.
 
+On PostgreSQL the role is a member of tenure_operator; for --not-done tenure_user is enough.
+
 JSON: as of tenure op show, after the change.`,
 		Example: `  tenure op resolve charge-1001 --succeeded --reason "in the provider's ledger"
   tenure op resolve charge-1001 --succeeded --reason "in the provider's ledger" --result answer.json --yes
@@ -199,6 +201,7 @@ out, and at least one is needed. What is undecided stays, however old, and so do
 After --forget an id that is submitted again is a new operation, and is done again: so it is with the occurrences of tenure
 run
 --once. Keep it well above any retry; it is at least 24h.
+On PostgreSQL the role is a member of tenure_operator.
 
 JSON: {"bodies", "records", "forgotten"}.`
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ import (
 
 // secret is the password in the URLs of these tests: the server asks for none, and nobody may print it.
 const secret = "geheim"
+
+// schemaText is how the commands name the version of the schema.
+func schemaText() string { return fmt.Sprintf("schema %d", postgres.SchemaVersion) }
 
 // withSecret puts the password into a URL.
 func withSecret(url string) string { return strings.Replace(url, "@", ":"+secret+"@", 1) }
@@ -183,10 +187,10 @@ func TestPostgresMigrate(t *testing.T) {
 		w.fails(exitNoStore, "tenure migrate --database-url", append([]string{"--store", url}, args...)...)
 	}
 	w.fails(exitFailed, `no role "nobody_here"`, "migrate", "--database-url", url, "--grant", "nobody_here")
-	if out := w.ok("migrate", "--database-url", url); !strings.Contains(out, "schema 1, installed") || strings.Contains(out, secret) {
+	if out := w.ok("migrate", "--database-url", url); !strings.Contains(out, schemaText()+", installed") || strings.Contains(out, secret) {
 		t.Errorf("first: %s", out)
 	}
-	if out := w.ok("migrate", "--store", url); !strings.Contains(out, "schema 1, up to date") {
+	if out := w.ok("migrate", "--store", url); !strings.Contains(out, schemaText()+", up to date") {
 		t.Errorf("second: %s", out)
 	}
 	var got struct {
@@ -195,7 +199,7 @@ func TestPostgresMigrate(t *testing.T) {
 		Schema    int
 		From      *int
 	}
-	if err := json.Unmarshal([]byte(w.ok("migrate", "--database-url", url, "--json")), &got); err != nil || got.Authority.IsZero() || got.Schema != 1 || got.From == nil || *got.From != 1 ||
+	if err := json.Unmarshal([]byte(w.ok("migrate", "--database-url", url, "--json")), &got); err != nil || got.Authority.IsZero() || got.Schema != postgres.SchemaVersion || got.From == nil || *got.From != postgres.SchemaVersion ||
 		got.Store != strings.Replace(url, secret, "xxxxx", 1) {
 		t.Errorf("--json: %+v, %v", got, err)
 	}
@@ -263,11 +267,18 @@ func TestPostgresRoles(t *testing.T) {
 	w.ok("migrate", "--store", as("app")) // there is nothing to do, so nothing is needed
 	w.fails(exitNoStore, "GRANT tenure_operator", "lease", "revoke", "job", "--token", "1", "--reason", "x", "--store", as("app"))
 	w.fails(exitNoStore, "GRANT tenure_operator", "lease", "prune", "--store", as("app"))
+	w.fails(137, "is uncertain", "run", "job", "--once", "k", "--store", as("app"), "--", "sh", "-c", "kill -KILL $$")
+	resolve := []string{"op", "resolve", "job@k", "--succeeded", "--reason", "looked", "--yes", "--store"}
+	w.fails(exitNoStore, "GRANT tenure_operator", append(resolve, as("app"))...)
+	w.fails(exitNoStore, "GRANT tenure_operator", "op", "prune", "--bodies", "24h", "--store", as("app"))
+	w.ok(append(resolve, as("oncall"))...)
+	w.ok("op", "prune", "--bodies", "24h", "--store", as("oncall"))
+	w.fails(exitNoStore, "GRANT tenure_user", "op", "ls", "--store", as("stranger"))
 	w.fails(exitNoStore, "GRANT tenure_owner", "epoch", "raise", "--store", as("oncall"))
 	w.fails(exitNoStore, "GRANT tenure_owner", "authority", "new", "--yes", "--store", as("oncall"))
 	w.fails(exitNoStore, "tenure_owner", "migrate", "--down", "--yes", "--store", as("oncall"))
 	w.ok("lease", "prune", "--store", as("oncall"))
-	if out := w.ok("authority", "show", "--store", as("app")); strings.Contains(out, "highest") || !strings.Contains(out, "schema 1") {
+	if out := w.ok("authority", "show", "--store", as("app")); strings.Contains(out, "highest") || !strings.Contains(out, schemaText()) {
 		t.Errorf("show, as a user: %s", out)
 	}
 	w.fails(exitNoStore, "An administrator must run once: GRANT tenure_owner TO stranger;", "migrate", "--store", as("stranger"))

@@ -73,7 +73,7 @@ func TestProtectFenceHalf(t *testing.T) {
 	w.onStore(withSecret(s.URL(database)))
 	runSQL(t, s.URL(database), `CREATE TABLE orders (order_id int PRIMARY KEY, state text)`)
 	for _, want := range []string{"installed", "up to date"} {
-		if out := w.ok("migrate", "--fence-only"); !strings.Contains(out, "fence half, schema 1, "+want) {
+		if out := w.ok("migrate", "--fence-only"); !strings.Contains(out, "fence half, "+schemaText()+", "+want) {
 			t.Errorf("migrate: %s", out)
 		}
 	}
