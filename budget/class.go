@@ -91,6 +91,24 @@ func classIn(err error) (class Class) {
 	return class
 }
 
+// anothers reports whether what err says is known of another call, whose failure has ended ctx: clients such as net/http's return the cause of a context that ends while they wait.
+func anothers(ctx context.Context, err error) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	if same(err, context.Cause(ctx)) {
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // the chain is walked here
+	case *Error, *GaveUpError: // of this one, whatever it wraps
+	case interface{ Unwrap() error }:
+		return e.Unwrap() != nil && anothers(ctx, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(one error) bool { return anothers(ctx, one) })
+	}
+	return false
+}
+
 // told hands to f the outermost [*Error] of each branch of err.
 func told(err error, f func(*Error)) {
 	switch e := err.(type) { //nolint:errorlint // the chain is walked here

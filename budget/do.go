@@ -104,7 +104,7 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 			p.Throttle.succeeded(p.Name)
 			return nil
 		}
-		failed.attempt(&p, err)
+		failed.attempt(ctx, &p, err)
 		if why := b.again(ctx, &p, n, err); why != nil {
 			return failed.because(why)
 		}
@@ -112,13 +112,13 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 }
 
 // attempt notes how another attempt failed.
-func (e *GaveUpError) attempt(p *Policy, err error) {
+func (e *GaveUpError) attempt(ctx context.Context, p *Policy, err error) {
 	e.Attempts++
 	e.Last = err
 	if e.Real == nil || !timedOut(err) || timedOut(e.Real) {
 		e.Real = err
 	}
-	if class := p.class(err); e.Class != Unknown {
+	if class := p.class(ctx, err); e.Class != Unknown {
 		e.Class = class
 	}
 }
@@ -159,8 +159,11 @@ func (b *Budget) one(ctx context.Context, p *Policy, n int, within, at time.Dura
 	return err
 }
 
-func (p *Policy) class(err error) Class {
-	if p.Classify == nil {
+func (p *Policy) class(ctx context.Context, err error) Class {
+	switch {
+	case p.Classify == nil && anothers(ctx, err):
+		return Unknown
+	case p.Classify == nil:
 		return ClassOf(err)
 	}
 	if class := p.Classify(err); class >= NotSent && class <= Unknown {
@@ -172,7 +175,7 @@ func (p *Policy) class(err error) Class {
 // mayRepeat says why the failure of an attempt forbids another one, or nil.
 func (p *Policy) mayRepeat(ctx context.Context, n int, err error) error {
 	_, never := pushBack(err)
-	class := p.class(err)
+	class := p.class(ctx, err)
 	switch {
 	case never:
 		return fmt.Errorf("%w: the other side asks for that", ErrNotRepeated)

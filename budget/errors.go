@@ -94,7 +94,7 @@ func (e *GaveUpError) Error() string {
 
 // same reports whether two errors are the very same value, as far as Go can say: of types that cannot be compared, such as slices, whether they say the same.
 func same(a, b error) bool {
-	if !reflect.ValueOf(a).Comparable() || !reflect.ValueOf(b).Comparable() {
+	if a != nil && b != nil && (!reflect.ValueOf(a).Comparable() || !reflect.ValueOf(b).Comparable()) {
 		return a.Error() == b.Error()
 	}
 	return a == b //nolint:errorlint // the very same value
