@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tenure-go/tenure/internal/testdb"
 	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/operation"
 	"github.com/tenure-go/tenure/store/memory"
@@ -129,19 +130,19 @@ func (w *world) effects() int {
 func effect() []string { return []string{"sh", "-c", "echo done >> effects; echo ran"} }
 
 func onceArgs(more ...string) []string {
-	return append([]string{"job", "--once", "k", "--ttl", "1s", "--wait", "20s"}, more...)
+	return append([]string{"job", "--once", "k", "--ttl", "2s", "--wait", "30s"}, more...)
 }
 
-// TestOnceKilledAtEachStep: a run is killed by SIGKILL at each step, and others come under the same key, two at once: an occurrence is never run twice,
-// one that was done is not run again, and one that may have been is not either (L67).
-func TestOnceKilledAtEachStep(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		step   string
-		before int // effects before the successors
-		after  int
-		code   int
-	}{
+// onceStep is where a run is killed, and what follows for others under its key.
+type onceStep struct {
+	step   string
+	before int // effects before the successors
+	after  int
+	code   int // of a successor
+}
+
+func onceStepsOf() []onceStep {
+	return []onceStep{
 		{"acquired", 0, 1, 0},
 		{"before submit", 0, 1, 0},
 		{"after submit", 0, 1, 0},
@@ -152,35 +153,59 @@ func TestOnceKilledAtEachStep(t *testing.T) {
 		{"after complete", 1, 1, 0},
 		{"before release", 1, 1, 0},
 		{"after release", 1, 1, 0},
-	} {
+	}
+}
+
+// TestOnceKilledAtEachStep: a run is killed by SIGKILL at each step, and others come under the same key, two at once: an occurrence is never run twice,
+// one that was done is not run again, and one that may have been is not either (L67).
+func TestOnceKilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	for _, c := range onceStepsOf() {
 		t.Run(c.step, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			command := effect()
-			if c.step == "running" {
-				command[2] += "; echo at running; read x < " + w.gate("never").path
-			}
-			p := w.stepped(c.step, append(onceArgs("--"), command...)...)
-			for p.line() != "at "+c.step {
-			}
-			p.signal(syscall.SIGKILL)
-			p.wait()
-			if n := w.effects(); n != c.before {
-				t.Fatalf("%d effects before the successors, want %d", n, c.before)
-			}
-			both := []*process{w.start(append(append([]string{"run"}, onceArgs("--")...), effect()...)...), w.start(append(append([]string{"run"}, onceArgs("--")...), effect()...)...)}
-			for _, p := range both {
-				if got := p.wait(); got.code != c.code {
-					t.Errorf("a successor: exit %d, want %d\n%s", got.code, c.code, got.stderr)
-				}
-			}
-			if n := w.effects(); n != c.after {
-				t.Errorf("%d effects, want %d", n, c.after)
-			}
-			if c.code == exitUncertain {
-				w.settle(c.before)
-			}
+			newWorld(t).killedAtStep(c)
 		})
+	}
+}
+
+// TestPostgresOnceKilledAtEachStep: the same on PostgreSQL.
+func TestPostgresOnceKilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	s := testdb.Shared(t)
+	for _, c := range onceStepsOf() {
+		t.Run(c.step, func(t *testing.T) {
+			t.Parallel()
+			w, _ := postgresWorld(t, s)
+			w.killedAtStep(c)
+		})
+	}
+}
+
+func (w *world) killedAtStep(c onceStep) {
+	w.t.Helper()
+	command := effect()
+	if c.step == "running" {
+		command[2] += "; echo at running; read x < " + w.gate("never").path
+	}
+	p := w.stepped(c.step, append(onceArgs("--"), command...)...)
+	for p.line() != "at "+c.step {
+	}
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	if n := w.effects(); n != c.before {
+		w.t.Fatalf("%d effects before the successors, want %d", n, c.before)
+	}
+	again := append(append([]string{"run"}, onceArgs("--")...), effect()...)
+	for _, p := range []*process{w.start(again...), w.start(again...)} {
+		if got := p.wait(); got.code != c.code {
+			w.t.Errorf("a successor: exit %d, want %d\n%s", got.code, c.code, got.stderr)
+		}
+	}
+	if n := w.effects(); n != c.after {
+		w.t.Errorf("%d effects, want %d", n, c.after)
+	}
+	if c.code == exitUncertain {
+		w.settle(c.before)
 	}
 }
 

@@ -257,14 +257,14 @@ func TestOnceKeepsItsClaim(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.gate("go")
-	p := w.start("run", "job", "--once", "k", "--ttl", "1s", "--", "sh", "-c", "echo ran; read x < "+g.path)
+	p := w.start("run", "job", "--once", "k", "--ttl", "2s", "--", "sh", "-c", "echo ran; read x < "+g.path)
 	p.line()
 	ops, begin := w.operations(), time.Now()
 	await(t, func() bool {
 		if n, err := ops.Expire(t.Context(), 10); n != 0 || err != nil {
 			t.Fatalf("%d expired, %v", n, err)
 		}
-		return time.Since(begin) > 2*time.Second
+		return time.Since(begin) > 3*time.Second
 	})
 	g.open()
 	if got := p.wait(); got.code != 0 {
@@ -372,11 +372,11 @@ func TestPostgresOnce(t *testing.T) {
 	if got := b.once("--", "sh", "-c", "echo ran"); got.code != 0 || got.stdout != "" || strings.Contains(got.stderr, secret) {
 		t.Errorf("the second: %+v", got)
 	}
-	p := a.start("run", "job", "--once", "l", "--ttl", "1s", "--store", a.store+"&pool_max_conns=1", "--", "sh", "-c", "echo $TENURE_ATTEMPT; read x < "+a.gate("never").path)
+	p := a.start("run", "job", "--once", "l", "--ttl", "2s", "--store", a.store+"&pool_max_conns=1", "--", "sh", "-c", "echo $TENURE_ATTEMPT; read x < "+a.gate("never").path)
 	p.line()
 	p.signal(syscall.SIGKILL)
 	p.wait()
-	if got := b.do("run", "job", "--once", "l", "--ttl", "1s", "--", "sh", "-c", "echo ran"); got.code != exitUncertain || got.stdout != "" {
+	if got := b.do("run", "job", "--once", "l", "--ttl", "2s", "--", "sh", "-c", "echo ran"); got.code != exitUncertain || got.stdout != "" {
 		t.Errorf("after the kill: %+v", got)
 	}
 	if out := b.ok("op", "ls", "--state", "uncertain"); !strings.Contains(out, "job@l") || !strings.Contains(out, "1 stuck") {
