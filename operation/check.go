@@ -184,6 +184,8 @@ func (i *Inquiry) Check() error {
 	switch {
 	case i.Finding < Found || i.Finding > NotObserved:
 		return &InvalidError{"finding", fmt.Sprint(int(i.Finding))}
+	case i.AsOf < 0:
+		return &InvalidError{"as of", "a negative number"}
 	case len(i.Result) > MaxBody:
 		return &InvalidError{"result", fmt.Sprintf("%d bytes; at most %d", len(i.Result), MaxBody)}
 	}

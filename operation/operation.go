@@ -100,6 +100,20 @@ func (o *Operation) Current() fence.Token {
 	return o.Attempts[len(o.Attempts)-1].Number
 }
 
+// Tries is how many of its attempts may have been sent, one that is open included: those that count towards [KindClaim.MaxAttempts]. Where there have been MaxAttempts of any sort, it is that many.
+func (o *Operation) Tries() int {
+	if len(o.Attempts) >= MaxAttempts {
+		return MaxAttempts
+	}
+	n := 0
+	for _, a := range o.Attempts {
+		if a.Known != NotSent {
+			n++
+		}
+	}
+	return n
+}
+
 // harmless reports whether no attempt had, or can still have, an effect.
 func (o *Operation) harmless() bool {
 	for _, a := range o.Attempts {

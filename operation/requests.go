@@ -18,7 +18,7 @@ const (
 	MaxKinds     = 64 // kinds in one Claim or Due
 	MaxBatch     = 1000
 	MaxList      = 1000
-	MaxAttempts  = 1000 // attempts of one operation
+	MaxAttempts  = 1000 // attempts of one operation, those that were not sent included
 	MaxConflicts = 16   // that are kept of one operation; the others are counted
 	MaxDelay     = 366 * 24 * time.Hour
 	MaxTTL       = time.Hour // of a claim
@@ -97,8 +97,10 @@ type KindClaim struct {
 	// within it, an unknown outcome is followed by another attempt. 0: never. [Forever]: always.
 	Window time.Duration
 	// NotAfter is how long after the first attempt was recorded an effect is refused by the provider itself, because every attempt carries that instant. 0: it does not.
-	NotAfter    time.Duration
-	MaxAttempts int  // after which none follows: where no attempt can have had an effect, the operation has failed; 1 to MaxAttempts
+	NotAfter time.Duration
+	// MaxAttempts is after how many none follows: where none can have had an effect, the operation has failed; 1 to MaxAttempts. Those that were certainly not sent do not count: a worker that is
+	// stopped, or waits for a lease, uses none up. After MaxAttempts of the package, whatever became of them, none follows either.
+	MaxAttempts int
 	Asks        bool // its outcome can be inquired
 	Undoes      bool // its effect can be compensated
 }
@@ -159,9 +161,20 @@ type DueRequest struct {
 type Inquiry struct {
 	ID      string
 	Finding Finding
-	Result  []byte
-	Reason  string
-	AskIn   time.Duration // when to ask again, if it is still undecided
+	// AsOf is the attempt that was current when the provider was asked ([Operation.Current]). If another one has begun since, that the key was closed or the instant has passed
+	// decides nothing: a provider may have forgotten the one, or that attempt carries what the asking did not see. 0: as of now.
+	AsOf   fence.Token
+	Result []byte
+	Reason string
+	AskIn  time.Duration // when to ask again, if it is still undecided
+}
+
+// Of is the finding, as far as it says something of an operation whose current attempt is the given one: see AsOf.
+func (i *Inquiry) Of(current fence.Token) Finding {
+	if i.AsOf != 0 && i.AsOf != current && (i.Finding == Closed || i.Finding == PastInstant) {
+		return NotObserved
+	}
+	return i.Finding
 }
 
 // ListRequest asks for operations. Those that match all that is set.

@@ -178,7 +178,7 @@ func (w *Worker) nextLocked(k *kindState) *task {
 		}
 		now := w.o.Clock()
 		if w.stopping || !w.inTime(t, now) {
-			w.giveBackLocked(t, "it waited for a slot for too long")
+			w.waitedLocked(t, now)
 			continue
 		}
 		w.beginLocked(t, now)
@@ -190,6 +190,12 @@ func (w *Worker) nextLocked(k *kindState) *task {
 // inTime reports whether an attempt may begin: its claim is believed in, and it has not waited for so long that its timeout would end after its claim does.
 func (w *Worker) inTime(t *task, now time.Duration) bool {
 	return !t.lost && now < t.deadline && now-t.queued <= w.o.queueMost() && now < t.until
+}
+
+// waitedLocked gives back what has waited for a slot for too long. The kind has become slow, although none of its attempts has ended to tell so: less is fetched ahead, or the same would be fetched and given back again and again.
+func (w *Worker) waitedLocked(t *task, now time.Duration) {
+	t.kind.took = max(t.kind.took, now-t.queued)
+	w.giveBackLocked(t, "it waited for a slot for too long")
 }
 
 // giveBackLocked reports what never began, and is not in its kind's queue any more.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -176,6 +177,8 @@ func TestDrainEndsContexts(t *testing.T) {
 // expired is a worker whose operations wait for a slot until their claims are over, because it was stopped meanwhile: none of them is begun.
 func expired(w *world) error {
 	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
 	var fast atomic.Bool
 	fast.Store(true)
 	var begun atomic.Int32
@@ -200,17 +203,24 @@ func expired(w *world) error {
 	if s := made.Stats(); s.Waiting == 0 || s.Running != 1 {
 		return fmt.Errorf("nothing waits for a slot: %+v", s)
 	}
-	pass(2 * ttl)
+	pass(20 * ttl)
 	var waiting []string
 	for i := range 5 {
-		if rec := w.get(fmt.Sprint("a", i)); rec.State == operation.Attempting {
+		rec := w.get(fmt.Sprint("a", i))
+		if rec.State == operation.Attempting {
 			waiting = append(waiting, rec.ID)
 		}
+		if len(rec.Attempts) > 3 {
+			return fmt.Errorf("%s was fetched %d times, and never begun", rec.ID, len(rec.Attempts))
+		}
 	}
-	close(hold)
-	pass(time.Second)
 	if len(waiting) != 1 || begun.Load() != 1 {
 		return fmt.Errorf("%v were kept although they could not begin in time, and %d were begun", waiting, begun.Load())
+	}
+	release()
+	pass(time.Second)
+	if begun.Load() != 5 {
+		return fmt.Errorf("%d were begun in the end", begun.Load())
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type Handler[Req, Res any] struct {
 	Window time.Duration
 	// NotAfter is how long after the first attempt the provider itself refuses the effect, because every attempt carries that instant. 0: it does not.
 	NotAfter    time.Duration
-	MaxAttempts int // of one operation, those that were not sent included; default (0) 25, most [operation.MaxAttempts]
+	MaxAttempts int // of one operation, those that were not sent left out; default (0) 25, most [operation.MaxAttempts]
 	Concurrency int // attempts of this kind at once in one worker; default (0) 10, most 1000
 	// Base and Most bound the pause after an attempt that did not decide: a random part of Base, of twice that, four times and so on, never of more than Most. Default (0) 1 s and 10 min. What the other side asks for comes on top.
 	Base, Most time.Duration
@@ -155,7 +155,7 @@ func encoder[Res any](redact func(Res) Res) func(any) ([]byte, string) {
 
 // ask runs the inquiry, and makes of what it found what is stored.
 func (h *Handler[Req, Res]) ask(ctx context.Context, e *Entry, rec *operation.Record) (operation.Inquiry, error) {
-	inq := operation.Inquiry{ID: rec.ID, Finding: operation.NotObserved}
+	inq := operation.Inquiry{ID: rec.ID, Finding: operation.NotObserved, AsOf: rec.Current()}
 	req, err := decode[Req](rec.Request)
 	if err != nil {
 		return inq, &undecodableError{"request", err}

@@ -39,7 +39,7 @@ func (r *Reconciler) inquire(ctx context.Context, p *provider, e *Entry, rec *op
 	r.count(rec, inq, err)
 	if err != nil {
 		r.o.Logger.WarnContext(ctx, "worker: an inquiry failed, which decides nothing", "kind", rec.Kind, "id", rec.ID, "inquiries", rec.Inquiries, "err", err)
-		inq = operation.Inquiry{ID: rec.ID, Finding: operation.NotObserved}
+		inq = operation.Inquiry{ID: rec.ID, Finding: operation.NotObserved, AsOf: rec.Current()}
 	}
 	inq.AskIn = e.askIn(rec.Inquiries, pushBack(err))
 	r.record(ctx, rec, inq)

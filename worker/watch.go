@@ -64,7 +64,7 @@ func (w *Worker) lookAtQueueLocked(k *kindState, now time.Duration) {
 	for _, t := range k.queue {
 		switch {
 		case !w.inTime(t, now):
-			w.giveBackLocked(t, "it waited for a slot for too long")
+			w.waitedLocked(t, now)
 		default:
 			kept = append(kept, t)
 		}

@@ -160,6 +160,7 @@ func inquiryTwins() []twin {
 				}
 			})
 		}), by("that-the-instant-has-passed-is-refused-before-it-has", "that-the-instant-has-passed-is-refused-where-none-was-carried", "the-instant-has-passed-at-equality")},
+		{"a closing is of whatever attempt", breaking(func(w *wrap) { w.inquiring(func(_ context.Context, inq *operation.Inquiry) { inq.AsOf = 0 }) }), by("a-closing-says-nothing-of-an-attempt-that-has-begun-since")},
 		{"what is due is not held", breaking(func(w *wrap) { w.asking(func(req *operation.DueRequest) { req.Hold = 1 }) }),
 			by("what-is-due-is-put-off-by-the-hold", "what-is-to-be-undone-is-held-as-an-inquiry-is", "two-reconcilers-are-never-handed-the-same", "what-is-put-off-stays-so-across-a-restart")},
 		{"due hands out any kind", breaking(func(w *wrap) { w.asking(func(req *operation.DueRequest) { req.Kinds = []string{"charge", "refund"} }) }), by("due-keeps-its-kinds-and-its-limit")},

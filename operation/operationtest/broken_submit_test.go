@@ -233,6 +233,7 @@ func claimTwins() []twin {
 
 func boundTwins() []twin {
 	return []twin{
+		{"attempts that were not sent count", breaking(countUnsent), by("attempts-that-were-not-sent-do-not-count")},
 		{"attempts are not bounded", breaking(func(w *wrap) { w.kinds(func(k *operation.KindClaim) { k.MaxAttempts = operation.MaxAttempts }) }),
 			by("attempts-without-effect-are-bounded", "attempts-after-an-unknown-outcome-are-bounded")},
 		{"attempts carry no instant", breaking(func(w *wrap) { w.kinds(func(k *operation.KindClaim) { k.NotAfter = 0 }) }),
@@ -320,5 +321,19 @@ func windowTwins() []twin {
 				}
 			}
 		}), by("a-retry-put-off-beyond-the-window-is-an-inquiry")},
+	}
+}
+
+// countUnsent allows no attempt after as many as there may be, whatever became of them.
+func countUnsent(w *wrap) {
+	w.claim = func(ctx context.Context, req operation.ClaimRequest) ([]operation.Job, error) {
+		req.Kinds = slices.Clone(req.Kinds)
+		for i := range req.Kinds {
+			k := &req.Kinds[i]
+			if slices.ContainsFunc(w.all(ctx), func(rec operation.Record) bool { return rec.Kind == k.Kind && len(rec.Attempts) >= k.MaxAttempts }) {
+				k.MaxAttempts = 1
+			}
+		}
+		return w.inner.Claim(ctx, req)
 	}
 }

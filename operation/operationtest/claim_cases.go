@@ -19,6 +19,7 @@ func claimCases() []Case[Harness] {
 		plain("O4-unknown-kinds-are-left-alone", unknownKinds),
 		plain("nothing-decided-is-claimed", decidedNotClaimed),
 		plain("attempts-without-effect-are-bounded", attemptsBounded),
+		plain("attempts-that-were-not-sent-do-not-count", unsentDoNotCount),
 		plain("an-operation-past-its-instant-has-failed-if-it-has-had-no-effect", pastInstantFails),
 		plain("retry-in-puts-the-next-attempt-off", retryIn),
 	}
@@ -181,6 +182,24 @@ func attemptsBounded(s *stage) {
 	rec := s.at("o", operation.Failed, operation.Idle, operation.Refused, operation.Refused, operation.Refused)
 	s.want(rec.Reason != "", "it failed without a reason")
 	k.MaxAttempts = 9
+	s.nothing(k)
+}
+
+func unsentDoNotCount(s *stage) {
+	k := repeating()
+	k.MaxAttempts = 3
+	s.submit("o")
+	for range 4 {
+		s.complete(s.begin("o", k), notSent())
+	}
+	s.complete(s.begin("o", k), noAnswer())
+	s.complete(s.begin("o", k), notSent()) // the second that may be sent, while it is open
+	s.complete(s.begin("o", k), noAnswer())
+	j := s.begin("o", k)
+	s.want(j.Ordinal == 8, "after 7 attempts, the next is attempt %d", j.Ordinal)
+	s.complete(j, noAnswer())
+	rec := s.get("o") // the third that may have been sent was the last
+	s.want(rec.Step != operation.Work, "after %d that may have been sent there is to be another", k.MaxAttempts)
 	s.nothing(k)
 }
 

@@ -12,6 +12,7 @@ func inquiryCases() []Case[Harness] {
 		plain("what-an-inquiry-finds-decides-and-not-observed-does-not", findings),
 		plain("that-the-instant-has-passed-is-refused-before-it-has", instantNotPassed),
 		plain("that-the-instant-has-passed-is-refused-where-none-was-carried", instantNotCarried),
+		plain("a-closing-says-nothing-of-an-attempt-that-has-begun-since", closingAsOf),
 		plain("what-is-due-is-put-off-by-the-hold", dueHeld),
 		plain("O45-inquiries-are-paced-by-who-asks", askIn),
 		plain("due-keeps-its-kinds-and-its-limit", dueLimits),
@@ -41,6 +42,26 @@ func findings(s *stage) {
 				s.respond(id, 0, effective("r"))
 			}
 		}
+	}
+}
+
+func closingAsOf(s *stage) {
+	k := repeating()
+	k.NotAfter = time.Minute
+	first := s.begun("o", k)
+	s.complete(first, noAnswer())
+	second := s.begin("o", k)
+	s.advance(2 * time.Minute)
+	for _, f := range []operation.Finding{operation.Closed, operation.PastInstant} {
+		if s.failed() {
+			return
+		}
+		rec, err := s.store.Inquired(s.ctx, operation.Inquiry{ID: "o", Finding: f, AsOf: first.Number})
+		s.want(err == nil && !rec.State.Decided(), "as of attempt %d, finding %d: %v, %v; attempt %d has begun since", first.Number, f, rec.State, err, second.Number)
+	}
+	if !s.failed() {
+		rec, err := s.store.Inquired(s.ctx, operation.Inquiry{ID: "o", Finding: operation.Closed, AsOf: second.Number})
+		s.want(err == nil && rec.State == operation.Failed, "as of the current attempt: %v, %v", rec.State, err)
 	}
 }
 

@@ -197,7 +197,7 @@ func (c *opCore) claim(req operation.ClaimRequest) []operation.Job {
 // mayBegin reports whether an attempt may begin under what this worker knows of the kind. If it may not, what follows from that is stored.
 func (c *opCore) mayBegin(r *record, k operation.KindClaim) bool {
 	past := !r.op.NotAfter.IsZero() && c.now >= r.notAfter
-	used := len(r.op.Attempts) >= k.MaxAttempts
+	used := r.op.Tries() >= k.MaxAttempts
 	if r.op.State == operation.Pending {
 		if !past && !used {
 			return true
@@ -238,7 +238,7 @@ func (c *opCore) beginAttempt(r *record, req operation.ClaimRequest, k operation
 	r.until = c.now + k.Timeout
 	r.asks, r.undoes, r.againUntil = k.Asks, k.Undoes, -1
 	switch {
-	case job.Ordinal >= k.MaxAttempts || k.Window == 0:
+	case next.Tries() >= k.MaxAttempts || k.Window == 0:
 	case k.Window == operation.Forever:
 		r.againUntil = operation.Forever
 	default:
@@ -298,6 +298,7 @@ func (c *opCore) dueNow(req operation.DueRequest) []operation.Record {
 }
 
 func (c *opCore) inquired(r *record, inq operation.Inquiry) error {
+	inq.Finding = inq.Of(r.op.Current())
 	if inq.Finding == operation.PastInstant && !r.op.NotAfter.IsZero() && c.now < r.notAfter {
 		return &operation.InvalidError{Field: "finding", Problem: "the instant has not passed by the store's clock"}
 	}

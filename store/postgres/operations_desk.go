@@ -42,8 +42,8 @@ func (o *Operations) Inquired(ctx context.Context, inq operation.Inquiry) (opera
 	if err := inq.Check(); err != nil {
 		return operation.Record{}, err
 	}
-	rec, err := o.call(ctx, "inquired", inq.ID, `SELECT `+recordColumns+` FROM tenure.op_inquired($1, $2, $3::bytea, $4, $5::interval)`,
-		inq.ID, findingText(inq.Finding), inq.Result, inq.Reason, interval0(inq.AskIn))
+	rec, err := o.call(ctx, "inquired", inq.ID, `SELECT `+recordColumns+` FROM tenure.op_inquired($1, $2, $3::bytea, $4, $5::interval, $6)`,
+		inq.ID, findingText(inq.Finding), inq.Result, inq.Reason, interval0(inq.AskIn), int64(inq.AsOf))
 	return rec.Record, found(&rec, err)
 }
 

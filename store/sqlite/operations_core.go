@@ -96,6 +96,7 @@ func (b *opBatch) respond(r *opRecord, resp operation.Response) error {
 }
 
 func (b *opBatch) inquired(r *opRecord, inq operation.Inquiry) error {
+	inq.Finding = inq.Of(r.op.Current())
 	if inq.Finding == operation.PastInstant && !r.op.NotAfter.IsZero() && b.now < r.notAfter {
 		return &operation.InvalidError{Field: "finding", Problem: "the instant has not passed by the store's clock"}
 	}

@@ -155,7 +155,7 @@ func (b *opBatch) claimSome(found []candidate, req *operation.ClaimRequest) ([]o
 // mayBegin reports whether an attempt may begin under what this worker knows of the kind. If it may not, what follows from that is in the record.
 func (b *opBatch) mayBegin(r *opRecord, k *operation.KindClaim) (bool, error) {
 	past := !r.op.NotAfter.IsZero() && b.now >= r.notAfter
-	used := len(r.op.Attempts) >= k.MaxAttempts
+	used := r.op.Tries() >= k.MaxAttempts
 	if r.op.State == operation.Pending {
 		if !past && !used {
 			return true, nil
@@ -198,7 +198,7 @@ func (b *opBatch) begin(r *opRecord, req *operation.ClaimRequest, k *operation.K
 	r.until = b.now + int64(k.Timeout)
 	r.asks, r.undoes, r.againUntil = k.Asks, k.Undoes, noAgain
 	switch {
-	case job.Ordinal >= k.MaxAttempts || k.Window == 0:
+	case next.Tries() >= k.MaxAttempts || k.Window == 0:
 	case k.Window == operation.Forever:
 		r.againUntil = int64(operation.Forever)
 	default:

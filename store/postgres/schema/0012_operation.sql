@@ -20,6 +20,7 @@ CREATE TABLE tenure.operation (
 	not_after   timestamptz,          -- every attempt carries it, and the provider refuses the effect after it
 	decided     timestamptz,
 	attempts    int         NOT NULL DEFAULT 0,
+	unsent      int         NOT NULL DEFAULT 0, -- of these, how many were certainly not sent
 	inquiries   int         NOT NULL DEFAULT 0,
 	conflicts   int         NOT NULL DEFAULT 0, -- also those that are not kept
 	state       smallint    NOT NULL DEFAULT 1,

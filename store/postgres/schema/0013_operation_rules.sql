@@ -15,6 +15,9 @@ CREATE FUNCTION tenure.op_step(p_state smallint, p_wished boolean, p_again boole
 		ELSE 1 END)::smallint
 $$;
 
+-- How many attempts count: those that may have been sent, or all of them where there have been as many as there may be of any sort. Inlined.
+CREATE FUNCTION tenure.op_tries(p_attempts int, p_unsent int) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_attempts >= 1000 THEN 1000 ELSE p_attempts - p_unsent END $$;
+
 -- Whether an attempt may begin under what a worker knows of the kind. A window of more than 366 days has no end. Inlined.
 CREATE FUNCTION tenure.op_may_begin(p_state smallint, p_attempts int, p_first timestamptz, p_not_after timestamptz, p_now timestamptz, p_most int, p_window interval, p_timeout interval)
 RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -159,6 +162,9 @@ BEGIN
 		ELSE
 			UPDATE tenure.attempt a SET known = p_known, why = p_reason, answer = p_result WHERE a.id = h.id AND a.number = p_number;
 			h.unsure := EXISTS (SELECT 1 FROM tenure.attempt a WHERE a.id = h.id AND a.known > 2);
+		END IF;
+		IF p_known = 1 THEN
+			UPDATE tenure.operation o SET unsent = o.unsent + 1 WHERE o.id = h.id;
 		END IF;
 	END IF;
 	IF h.state >= 4 THEN

@@ -66,17 +66,17 @@ BEGIN
 	IF p_more THEN
 		INSERT INTO tenure.attempt (id, number, began, ended, known, worker, why, answer)
 		SELECT o.id, o.number, o.began, o.ended, o.known, o.worker, o.why, o.answer FROM unnest(p_rows, p_ks) u (c, k), tenure.operation o WHERE o.ctid = u.c AND o.attempts > 0
-			AND tenure.op_may_begin(o.state, o.attempts, coalesce(o.first, o.began), o.not_after, v_now, p_most[u.k], p_windows[u.k], p_timeouts[u.k]);
+			AND tenure.op_may_begin(o.state, tenure.op_tries(o.attempts, o.unsent), coalesce(o.first, o.began), o.not_after, v_now, p_most[u.k], p_windows[u.k], p_timeouts[u.k]);
 	END IF;
 	-- The numbers are drawn in a later statement than the lock, in the order of the claim. Nothing in it can wait.
 	RETURN QUERY UPDATE tenure.operation o SET prev = o.number, number = nextval('tenure.token'), state = 2, step = 3, known = 3, attempts = o.attempts + 1, worker = p_worker,
 		unsure = o.unsure OR coalesce(o.known, 1) > 2, first = CASE WHEN o.attempts > 0 THEN coalesce(o.first, o.began) END, began = v_now, ended = NULL, why = NULL, answer = NULL,
 		until = v_now + p_timeouts[u.k], due = v_now + least(p_ttl, p_timeouts[u.k]), asks = p_asks[u.k], undoes = p_undoes[u.k],
 		not_after = CASE WHEN o.attempts > 0 THEN o.not_after WHEN p_not_afters[u.k] > interval '0' THEN v_now + p_not_afters[u.k] END,
-		again_until = CASE WHEN o.attempts + 1 >= p_most[u.k] OR p_windows[u.k] <= interval '0' THEN NULL WHEN p_windows[u.k] > interval '366 days' THEN 'infinity'
+		again_until = CASE WHEN tenure.op_tries(o.attempts + 1, o.unsent) >= p_most[u.k] OR p_windows[u.k] <= interval '0' THEN NULL WHEN p_windows[u.k] > interval '366 days' THEN 'infinity'
 			WHEN o.attempts > 0 THEN coalesce(o.first, o.began) + p_windows[u.k] - p_timeouts[u.k] ELSE v_now + p_windows[u.k] - p_timeouts[u.k] END
 	FROM unnest(p_rows, p_ks, p_dues) u (c, k, due) WHERE o.ctid = u.c
-		AND tenure.op_may_begin(o.state, o.attempts, coalesce(o.first, o.began), o.not_after, v_now, p_most[u.k], p_windows[u.k], p_timeouts[u.k])
+		AND tenure.op_may_begin(o.state, tenure.op_tries(o.attempts, o.unsent), coalesce(o.first, o.began), o.not_after, v_now, p_most[u.k], p_windows[u.k], p_timeouts[u.k])
 	RETURNING o.id, o.number, o.kind, o.attempts, o.request, o.unsure, o.priority::int, o.ord, o.due - v_now, o.until - v_now, o.not_after, u.due;
 	GET DIAGNOSTICS v_begun = ROW_COUNT;
 	IF v_begun < cardinality(p_rows) THEN
@@ -167,7 +167,7 @@ BEGIN
 		WHERE o.number = u.number AND o.known = 3 AND o.state = 2 AND (o.ord IS NULL OR v_ordered AND pg_try_advisory_xact_lock(tenure.op_order(o.ord)))
 		ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED),
 	d AS (
-		UPDATE tenure.operation o SET known = k.known, why = nullif(k.reason, ''), ended = v_now, state = k.state,
+		UPDATE tenure.operation o SET known = k.known, unsent = o.unsent + CASE WHEN k.known = 1 THEN 1 ELSE 0 END, why = nullif(k.reason, ''), ended = v_now, state = k.state,
 			answer = CASE WHEN k.known <> 5 THEN k.result END, result = CASE WHEN k.known = 5 THEN k.result END, own = k.known = 5,
 			reason = CASE k.state WHEN 5 THEN k.reason WHEN 6 THEN 'cancelled when it was known that no attempt had an effect' END,
 			decided = CASE WHEN k.state > 3 THEN v_now END, due = CASE WHEN k.state > 3 THEN v_now ELSE v_now + k.retry_in END,

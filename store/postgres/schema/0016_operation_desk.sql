@@ -52,8 +52,8 @@ BEGIN
 END $$;
 
 -- Applies what an inquiry found: found; closed (it did not happen, and the provider has closed the key in the same step); past (it was not observed, and the instant that every attempt carried has
--- passed at the provider); not observed. outcome: recorded; decided (it was before; a finding that contradicts the decision is kept as a conflict).
-CREATE FUNCTION tenure.op_inquired(p_id text, p_finding text, p_result bytea DEFAULT NULL, p_reason text DEFAULT '', p_ask_in interval DEFAULT '0') RETURNS tenure.op_record
+-- passed at the provider); not observed. p_as_of: the attempt that was current when the provider was asked; if another one has begun since, closed and past decide nothing. outcome: recorded; decided (it was before; a finding that contradicts the decision is kept as a conflict).
+CREATE FUNCTION tenure.op_inquired(p_id text, p_finding text, p_result bytea DEFAULT NULL, p_reason text DEFAULT '', p_ask_in interval DEFAULT '0', p_as_of bigint DEFAULT 0) RETURNS tenure.op_record
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	h tenure.op_head;
@@ -67,6 +67,9 @@ BEGIN
 	PERFORM tenure.op_check_answer(p_result, p_reason), tenure.op_check_delay('ask in', p_ask_in, '0', '366 days');
 	h := tenure.op_lock(p_id);
 	v_now := clock_timestamp();
+	IF v_finding IN (2, 3) AND p_as_of <> 0 AND p_as_of IS DISTINCT FROM coalesce(h.number, 0) THEN
+		v_finding := 4;
+	END IF;
 	IF v_finding = 3 AND h.not_after IS NULL THEN
 		PERFORM tenure.op_invalid('finding', 'no attempt carried an instant after which the provider refuses it');
 	ELSIF v_finding = 3 AND v_now < h.not_after THEN

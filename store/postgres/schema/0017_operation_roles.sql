@@ -11,7 +11,7 @@ GRANT EXECUTE ON FUNCTION
 	tenure.op_claim_many(text, interval, int, text[], int[], interval[], interval[], interval[], int[], boolean[], boolean[], text, timestamptz[]),
 	tenure.op_renew(text[], bigint[], interval, int), tenure.op_complete(text, bigint, text, bytea, text, boolean, interval),
 	tenure.op_complete_many(text[], bigint[], smallint[], bytea[], text[], boolean[], interval[]),
-	tenure.op_expire(int), tenure.op_due(text[], int, interval), tenure.op_inquired(text, text, bytea, text, interval), tenure.op_undone(text, text),
+	tenure.op_expire(int), tenure.op_due(text[], int, interval), tenure.op_inquired(text, text, bytea, text, interval, bigint), tenure.op_undone(text, text),
 	tenure.op_list(text[], text, text, text, int, boolean, boolean, boolean), tenure.op_stats(), tenure.op_mend_sequence()
 TO tenure_user;
 GRANT EXECUTE ON FUNCTION tenure.op_resolve(text, text, text, bytea), tenure.op_prune(interval, interval, interval, int) TO tenure_operator;
