@@ -79,6 +79,7 @@ func testImportTable() []importRow {
 		{"...", []string{"fence", "lease", "lease/leasetest", "operation", "operation/operationtest", "internal/..."}, "contracts and their conformance suite"},
 		{"...", []string{"pgregory.net/rapid", "go.uber.org/goleak"}, "property tests and leak checks never reach what others import"},
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
+		{"budget", []string{"budget/admission"}, "only its own tests can put a machine to sleep: nobody is let in after that"},
 		{"fence/object", []string{"fence/object/s3", "github.com/minio/minio-go/v7"}, "the rule is tried on a real store, and its twins are caught there"},
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
 		{"operation/operationhttp", []string{"store/memory"}, "the middleware is tried on the oracle"},
