@@ -92,3 +92,50 @@ func workAll(b *testing.B, ops *Operations, n int) {
 	close(jobs)
 	wg.Wait()
 }
+
+// BenchmarkClaimAmongStored is a durable claim of one operation, and of 100, with 10,000 and 1,000,000 operations in the table, all but 2,000 of them decided.
+func BenchmarkClaimAmongStored(b *testing.B) {
+	for _, stored := range []int{10_000, 1_000_000} {
+		server := testdb.Start(b, testdb.Options{Durable: true, Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "256MB"}})
+		h := newHarnessOn(b, server, Options{})
+		// As operations are after their lives, in the order of their submission; made in one statement.
+		_, err := h.own.Exec(b.Context(), `INSERT INTO tenure.operation (id, kind, fingerprint, request, submission, created, due, number, began, ended, until, decided, attempts, state, step, known, worker, asks, own)
+			SELECT lpad(g::text, 8, '0'), 'noop', sha256(int4send(g)), '\x7b7d', nextval('tenure.submission'), now() - interval '1 day', now(), nextval('tenure.token'), now(), now(), now(), now() + g * interval '1 microsecond',
+				1, 4, 1, 5, 'bench', true, true FROM generate_series(1, $1) g`, stored-2000)
+		if err == nil {
+			_, err = h.own.Exec(b.Context(), `VACUUM (ANALYSE) tenure.operation`)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, n := range []int{1, 100} {
+			b.Run(fmt.Sprintf("stored=%d/claimed=%d", stored, n), func(b *testing.B) { claimAmong(b, h.store.Operations(), n) })
+		}
+	}
+}
+
+// claimAmong times claims alone; what they claim is completed, and as many are submitted as were.
+func claimAmong(b *testing.B, ops *Operations, n int) {
+	next := 0
+	submitAll(b, ops, fmt.Sprintf("%s-%d-%d-", b.Name(), b.N, time.Now().UnixNano()), 2000)
+	prefix := fmt.Sprintf("%s-%d-", b.Name(), time.Now().UnixNano())
+	for b.Loop() {
+		jobs, err := ops.Claim(b.Context(), claimNoops(n))
+		if err != nil || len(jobs) != n {
+			b.Fatal(jobs, err)
+		}
+		b.StopTimer()
+		all := make([]operation.Completion, n)
+		for i, j := range jobs {
+			all[i] = operation.Completion{Ref: j.Ref, Answer: operation.Answer{Known: operation.Effective}}
+			next++
+			if _, err := ops.Submit(b.Context(), noop(fmt.Sprintf("%s%07d", prefix, next))); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if _, err := ops.Complete(b.Context(), all); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
