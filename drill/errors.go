@@ -27,8 +27,23 @@ var errLost = errors.New("the drill lost the reply")
 // errTooSlow: in the story, a lease ran out although its holder was to do something yet.
 var errTooSlow = errors.New("too slow for this scale of time")
 
+// errOtherwise: an operation was decided otherwise than its round was to go, which the judge looks into.
+var errOtherwise = errors.New("the operation went another way")
+
 // errNoRole: a variant needs a role beside the tables' owner.
 var errNoRole = errors.New("the drill's role may not create roles, so no other role wrote; give it CREATEROLE, or play the drill with a role that has it")
+
+// What a payer answers instead of having the effect.
+var (
+	// errProvider: a provider did not do what it was asked.
+	errProvider = errors.New("the provider refused")
+	// errNotWanted: the charge was called off before anything left.
+	errNotWanted = errors.New("it is not wanted any more, and was not sent")
+	// errSoldOut: nothing is charged for what cannot be had.
+	errSoldOut = errors.New("sold out")
+	// errByHand: what was to be undone by an operation was undone without one.
+	errByHand = errors.New("it was given back by hand")
+)
 
 // workerError is what a worker answered instead of doing what it was told.
 type workerError struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -20,6 +21,7 @@ type question struct {
 	Demand   model.Demand   `json:"demand"`
 	Failover *model.Facts   `json:"failover,omitempty"` // of a failover: what was granted, and who believed what
 	History  *model.History `json:"history,omitempty"`  // of a resource in memory, which no other process can read
+	Payments *payQuestion   `json:"payments,omitempty"` // of a drill about payments
 }
 
 // Judge is the whole program of the judging process: it reads a question from stdin, the resource's content, log and
@@ -28,6 +30,10 @@ func Judge(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var q question
 	if err := receive(scanner(stdin, maxQuestion), &q); err != nil {
 		return fmt.Errorf("%w: reading the question: %w", ErrProcess, err)
+	}
+	if q.Payments != nil {
+		verdict, err := judgePayments(ctx, q)
+		return errors.Join(err, (&lines{to: stdout}).send(verdict))
 	}
 	if q.History == nil {
 		res, err := openResource(q.place, q.Run)

@@ -33,6 +33,7 @@ type Report struct {
 	Check                string          `json:"check,omitempty"` // "high-water" where the resource checks its mark
 	Variants             []Variant       `json:"variants,omitempty"`
 	Failover             *model.Failover `json:"failover,omitempty"`
+	Payments             *model.Payments `json:"payments,omitempty"`
 	Problems             []string        `json:"problems,omitempty"`
 	RunMS                int64           `json:"run_ms"`
 
@@ -99,6 +100,10 @@ func (r Report) WriteTable(to io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(t, "drill %s\t%s, on %s\n", r.Scenario, r.enforcement(), r.Store)
+	if r.Payments != nil {
+		r.writePayments(t)
+		return t.Flush()
+	}
 	rows := []struct {
 		what  string
 		count int
@@ -122,6 +127,10 @@ func (r Report) WriteTable(to io.Writer) error {
 // enforcement says what was checked.
 func (r Report) enforcement() string {
 	switch {
+	case r.Payments != nil && r.Fenced:
+		return "fenced: decided is what is known"
+	case r.Payments != nil:
+		return "unfenced: without what prevents the damage"
 	case !r.Fenced && r.Failover != nil:
 		return "unfenced: a new incarnation does not jump"
 	case !r.Fenced:
@@ -147,11 +156,16 @@ func (r Report) writeRest(t io.Writer) {
 			fmt.Fprintf(t, "  within %d ms\t%d of %d rounds\n  before the expiry\t%d of %d rounds\n", h.WithinMS, h.Within, h.Rounds, h.Early, h.Rounds)
 		}
 	}
+	r.writeEnd(t, "a late write was not sent")
+}
+
+// writeEnd writes what was not as it should be, and the verdict. missing says what makes a round invalid.
+func (r Report) writeEnd(t io.Writer, missing string) {
 	if r.ReplayedRounds > 0 {
 		fmt.Fprintf(t, "rounds that were begun again, this machine being too slow\t%d\n", r.ReplayedRounds)
 	}
 	if len(r.InvalidRounds) > 0 {
-		fmt.Fprintf(t, "invalid rounds (a late write was not sent)\t%s\n", strings.Trim(fmt.Sprint(r.InvalidRounds), "[]"))
+		fmt.Fprintf(t, "invalid rounds (%s)\t%s\n", missing, strings.Trim(fmt.Sprint(r.InvalidRounds), "[]"))
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintf(t, "problem\t%s\n", p)
@@ -161,6 +175,9 @@ func (r Report) writeRest(t io.Writer) {
 
 func (r Report) verdict() string {
 	seen := fmt.Sprintf("%d of %d late writes accepted", r.AcceptedStale, r.LateWritesSent)
+	if r.Payments != nil {
+		seen = fmt.Sprintf("damage in %d of %d rounds", r.Payments.DamagedRounds, r.Payments.Judged())
+	}
 	if r.Failover != nil {
 		seen = fmt.Sprintf("%d of %d tokens repeated, %s", r.Failover.Repeated, r.Failover.Judged(), seen)
 	}

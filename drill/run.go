@@ -251,7 +251,7 @@ func (c *conductor) playOne(ctx context.Context, n int) {
 		r := c.newRound(n, attempt)
 		err = c.sc.play(ctx, r)
 		r.end()
-		if err == nil || attempt == maxAttempts || r.sent || ctx.Err() != nil || !errors.Is(err, lease.ErrEnded) {
+		if err == nil || attempt == maxAttempts || r.sent || ctx.Err() != nil || !errors.Is(err, lease.ErrEnded) && !errors.Is(err, errTooSlow) {
 			break
 		}
 		c.mu.Lock()

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/drill/model"
@@ -27,6 +28,8 @@ type Scenario struct {
 	Service bool
 	// Tables: its resource is a table that refuses writes without a claim, beside the store.
 	Tables bool
+	// Payments: its resource is the ledger of a payment provider of the drill's own, and the store keeps operations.
+	Payments bool
 
 	ttl, margin time.Duration
 	atOnce      int // rounds that are played at the same time
@@ -53,7 +56,7 @@ func Scenarios() []Scenario {
 	)
 	plain := model.Demand{Late: 1}
 	noticed := model.Demand{Late: 1, Noticed: true}
-	return append([]Scenario{
+	return slices.Concat([]Scenario{
 		{Name: "story", Rounds: 1, atOnce: 10, unguarded: guardNone,
 			Summary:  "three owners, four grants, one line a step",
 			Shows:    "The serial model of a lease, played step by step on a real store and a real resource: expiry at equality, a late write, a release and a renewal that come too late, tokens that rise. In memory the clock is exact; elsewhere a story second is a fraction of a second of the authority's clock.",
@@ -107,7 +110,7 @@ func Scenarios() []Scenario {
 			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
 			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",
 			Unfenced: "Entering a new incarnation is replaced by a function that does not jump. Tokens then repeat, and the drill is ok if it has seen that."},
-	}, fenceScenarios()...)
+	}, fenceScenarios(), payScenarios())
 }
 
 // fenceScenarios are pause, with other resources than tables that the drill makes: what differs is who refuses the late write.

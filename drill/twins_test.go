@@ -41,6 +41,11 @@ func twins() map[string]func(*worker) {
 		"slow-clock": func(w *worker) { w.clock = func() time.Duration { return w.now() / 2 } },
 		// The guard before a service gives no turns, gives them up early, or lets every claim in.
 		"turnless": turnlessTwin, "impatient": impatientTwin, "lenient": lenientTwin,
+		// Payers: an error is a failure and the next attempt has another key; done before it is sent; a row that asks for no attempt; a finding that is a decision; and what is called
+		// off is sent. And a provider that does nothing wrong.
+		"new-key": mannered(mannerNewKey), "done-first": mannered(mannerDoneFirst), "plain-row": mannered(mannerPlainRow), "first-word": mannered(mannerFirstWord),
+		"sends-anyway": paying(func(s *payerSetup) { s.Unsent = false }),
+		"faultless":    paying(func(s *payerSetup) { s.Fault = "" }),
 		// Cancelling the work releases the lease at once.
 		"release-on-cancel": func(w *worker) {
 			w.quit = func(ctx context.Context) error {

@@ -17,16 +17,17 @@ const maxLine = 1 << 20
 
 // setup is the first line that a worker is sent.
 type setup struct {
-	place           // of the store
-	Resource *place `json:"resource,omitempty"` // nil: beside the store
-	Run      string `json:"run"`
-	Guard    guard  `json:"guard"`
-	Rows     bool   `json:"rows,omitempty"` // the values are in a table that may be protected
-	Name     string `json:"name"`           // of the worker in its round: A, B, ...
-	Round    int    `json:"round"`
-	Role     role   `json:"role,omitempty"`    // none: a worker that wants a lease
-	Service  string `json:"service,omitempty"` // the URL of what stands before the resource; none: it is reached as tables
-	NoTurns  bool   `json:"no_turns,omitempty"`
+	place                // of the store
+	Resource *place      `json:"resource,omitempty"` // nil: beside the store
+	Run      string      `json:"run"`
+	Guard    guard       `json:"guard"`
+	Rows     bool        `json:"rows,omitempty"` // the values are in a table that may be protected
+	Name     string      `json:"name"`           // of the worker in its round: A, B, ...
+	Round    int         `json:"round"`
+	Role     role        `json:"role,omitempty"`    // none: a worker that wants a lease
+	Service  string      `json:"service,omitempty"` // the URL of what stands before the resource; none: it is reached as tables
+	NoTurns  bool        `json:"no_turns,omitempty"`
+	Pay      *payerSetup `json:"pay,omitempty"` // of a payer
 }
 
 // guard is what the resource checks before a write.

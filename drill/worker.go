@@ -59,6 +59,9 @@ func runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer, change fu
 	}
 	if w.Role != "" {
 		change(w)
+		if w.Role == rolePayer {
+			return w.servePayer(ctx, in)
+		}
 		return w.serve(ctx, in)
 	}
 	w.late = w.writeLate

@@ -139,7 +139,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.Files {
 		cmd.Flags().StringVar(&f.folder, "folder", "", "where a folder for the files is made, and removed afterwards; default: where the system\nkeeps temporary files")
 	}
-	if !s.OwnServers && !s.PostgresOnly && !s.Objects && !s.Files && !s.Service && !s.Tables && s.Name != "story" {
+	if !s.OwnServers && !s.PostgresOnly && !s.Objects && !s.Files && !s.Service && !s.Tables && !s.Payments && s.Name != "story" {
 		cmd.Flags().BoolVar(&f.highWater, "high-water", false, "the resource checks its high-water mark, not the authority's rows")
 	}
 	if s.Name == "pause" {
