@@ -43,7 +43,7 @@ func proven(err error) bool {
 func pushBack(err error) time.Duration {
 	var one *budget.Error
 	if errors.As(err, &one) {
-		return one.RetryAfter
+		return min(max(one.RetryAfter, 0), operation.MaxDelay)
 	}
 	return 0
 }

@@ -106,7 +106,7 @@ type Options struct {
 	// Leases is the authority that names of [Handler.Lease] are acquired from, in a session of the worker's own, which Session sets up.
 	Leases  lease.Store
 	Session lease.Options
-	// Clock reads a clock that also counts while the machine sleeps and never goes back. Default (nil) the kernel's boot clock.
+	// Clock reads a clock that also counts while the machine sleeps and never goes back. Default (nil) the clock of clients: the kernel's boot clock, inside a synctest bubble the bubble's.
 	Clock func() time.Duration
 	// Logger receives panics, lost claims, what is stale, and first failures and recoveries of the store. Default (nil) nowhere.
 	Logger *slog.Logger
@@ -126,7 +126,7 @@ func (o Options) complete() (Options, error) {
 		o.Prefetch = defaultPrefetch
 	}
 	if o.Clock == nil {
-		o.Clock = clock.Boot()
+		o.Clock = clock.Client()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
