@@ -96,7 +96,7 @@ func BenchmarkClaimAmongStored(b *testing.B) {
 		b.Run(fmt.Sprint(stored), func(b *testing.B) {
 			path := newPath(b)
 			ops := openPath(b, path).Operations()
-			fill(b, ops, 1)
+			fill(b, ops, b.N) // there is work for each round, whatever is stored
 			store(b, path, stored)
 			b.ResetTimer()
 			for range b.N {
