@@ -34,8 +34,8 @@ func steps() []step {
 	}}
 }
 
-// operationDown takes operations away, and nothing else.
-const operationDown = `DROP VIEW tenure.attempts;
+// operationDown takes operations away, and nothing else. The fence half has none: [Down] is for it too.
+const operationDown = `DROP VIEW IF EXISTS tenure.attempts;
 DO $down$
 DECLARE v_function regprocedure;
 BEGIN
@@ -43,9 +43,9 @@ BEGIN
 		EXECUTE 'DROP FUNCTION ' || v_function;
 	END LOOP;
 END $down$;
-DROP TYPE tenure.op_record, tenure.op_head, tenure.op_job;
-DROP TABLE tenure.operation, tenure.attempt, tenure.conflict;
-DROP SEQUENCE tenure.submission;`
+DROP TYPE IF EXISTS tenure.op_record, tenure.op_head, tenure.op_job;
+DROP TABLE IF EXISTS tenure.operation, tenure.attempt, tenure.conflict;
+DROP SEQUENCE IF EXISTS tenure.submission;`
 
 // halfSteps are all versions of the fence half: what a database needs whose resources are guarded by an authority elsewhere.
 func halfSteps() []step {

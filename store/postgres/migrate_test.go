@@ -225,6 +225,26 @@ func TestMigrateByVersions(t *testing.T) {
 	}
 }
 
+// TestOperationsAreTakenBackAlone: the second version's way back leaves what the first has made, and its way there leads to the same again.
+func TestOperationsAreTakenBackAlone(t *testing.T) {
+	s := testdb.Shared(t)
+	conn := connect(t, s.URL(s.Database(t)))
+	if _, err := migrate(t.Context(), conn, steps()[:1], MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	first := catalog(t, conn)
+	mustMigrate(t, conn, MigrateOptions{})
+	second := catalog(t, conn)
+	must(t, conn, steps()[1].downScript())
+	if now := catalog(t, conn); !slices.Equal(now, first) {
+		t.Errorf("after the way back the schema has other things than the first version: %d and %d", len(now), len(first))
+	}
+	mustMigrate(t, conn, MigrateOptions{})
+	if now := catalog(t, conn); !slices.Equal(now, second) {
+		t.Error("the second version is not what it was")
+	}
+}
+
 // TestEveryFileIsInAStep: a file that nobody applies would be a promise in the repository alone.
 func TestEveryFileIsInAStep(t *testing.T) {
 	used := []string{prepareFile}
@@ -329,7 +349,7 @@ func TestScriptLeavesTheCallersSettings(t *testing.T) {
 	}
 }
 
-// TestMigrationIsInterrupted: a crash in the middle leaves nothing, a lost answer to COMMIT leaves the whole, and the next migration
+// TestMigrationIsInterrupted: a crash in the middle leaves nothing, a lost answer to COMMIT leaves the whole version, and the next migration
 // finds either.
 func TestMigrationIsInterrupted(t *testing.T) {
 	s := testdb.Start(t, testdb.Options{})
@@ -347,7 +367,7 @@ func TestMigrationIsInterrupted(t *testing.T) {
 	if _, err := Migrate(t.Context(), connect(t, p.URL(s, database)), MigrateOptions{}); err == nil || !strings.Contains(err.Error(), "run it again to see") {
 		t.Errorf("the answer to COMMIT was lost: %v", err)
 	}
-	if m := mustMigrate(t, conn, MigrateOptions{}); m.From != SchemaVersion || m.Authority.IsZero() {
+	if m := mustMigrate(t, conn, MigrateOptions{}); m.From != 1 || m.To != SchemaVersion || m.Authority.IsZero() { // the first version's answer was lost
 		t.Errorf("after it: %+v", m)
 	}
 }
