@@ -3,6 +3,7 @@ package drill
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tenure-go/tenure/drill/model"
 	"github.com/tenure-go/tenure/internal/flakypay"
@@ -194,7 +195,7 @@ func staleVariants(unfenced bool) []payVariant {
 // What a newer attempt has come to. One that was refused decides nothing while nobody knows what became of the older one.
 func hasSucceeded(rec operation.Record) bool { return rec.State == operation.Succeeded }
 func hasRefused(rec operation.Record) bool {
-	return len(rec.Attempts) > 1 && rec.Attempts[1].Known == operation.Refused
+	return slices.ContainsFunc(rec.Attempts, func(a operation.Attempt) bool { return a.Known == operation.Refused })
 }
 
 // playStale stops A before it completes, until B's attempt has come to an end. What A's worker has to tell then is evidence, with which the charge is decided.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -108,9 +109,11 @@ func (p *payRound) is(ctx context.Context, s operation.State) (operation.Record,
 	return rec, err
 }
 
-// learned waits until something is known of the first attempt, whose claim has expired: by its own word.
+// learned waits until something is known of every attempt that has ended: of one whose claim has expired, by its own word.
 func (p *payRound) learned(ctx context.Context) error {
-	_, err := p.until(ctx, "the first attempt's own word", func(rec operation.Record) bool { return rec.Attempts[0].Known != operation.NoAnswer })
+	_, err := p.until(ctx, "the stale attempt's own word", func(rec operation.Record) bool {
+		return !slices.ContainsFunc(rec.Attempts, func(a operation.Attempt) bool { return a.Known == operation.NoAnswer })
+	})
 	return err
 }
 
@@ -186,7 +189,7 @@ func (p *payRound) cancel(ctx context.Context) error {
 
 // refusal records what the store has refused.
 func (p *payRound) refusal(ctx context.Context, err error) error {
-	why := ""
+	var why string
 	switch {
 	case errors.Is(err, operation.ErrUndecided):
 		why = "undecided: "

@@ -74,6 +74,7 @@ type payer struct {
 	pay     payerSetup
 	ops     *gatedOps
 	client  *payClient
+	sent    atomic.Bool // a charge of the round, if only in part
 	halted  atomic.Bool
 	said    chan struct{} // closed when what it said late has been said
 	saidOne sync.Once
@@ -244,7 +245,7 @@ func (p *payer) charge(ctx context.Context, a *worklib.Attempt, req chargeReques
 // send charges, under the operation's key.
 func (p *payer) send(ctx context.Context, a *worklib.Attempt, req chargeRequest) (chargeResult, error) {
 	key, fault := a.Key(), ""
-	if a.Ordinal() == 1 && a.Key() == opName(p.Run, p.Round, nameCharge) {
+	if a.Key() == opName(p.Run, p.Round, nameCharge) && p.sent.CompareAndSwap(false, true) {
 		fault = p.pay.Fault
 	}
 	if p.pay.Manner == mannerNewKey && a.Ordinal() > 1 {

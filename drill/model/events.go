@@ -45,6 +45,7 @@ func judgeEvents(v *Verdict, h History, d Demand, round int) {
 			did = "worked under it"
 		case Believed:
 			noticed, did = true, "believed to hold"
+		case Stopped, Killed, Continued, LateTold, Wished, ClaimTill, Moved: // of payments, where nobody holds
 		}
 		if did != "" && next.At < e.At {
 			v.problem("round %d: token %d was granted while the owner of token %d still %s, for %v more",

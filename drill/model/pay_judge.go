@@ -134,6 +134,9 @@ func (j *payJudge) judge() {
 		}
 	}
 	charge, ok := j.outcome(PayCharge)
+	if !slices.Contains(j.want.Known, notSent) {
+		charge = charge.sent()
+	}
 	switch {
 	case !ok || !j.valid(charge):
 		j.v.InvalidRounds = append(j.v.InvalidRounds, j.n)
@@ -142,6 +145,21 @@ func (j *payJudge) judge() {
 	case !slices.Contains(found, j.want.Damage):
 		j.problem("the damage %q is not seen, but %q; %s", j.want.Damage, found, j.money())
 	}
+}
+
+// notSent is what is known of an attempt that never left, and did nothing.
+const notSent = "not sent"
+
+// sent is the operation without the attempts that never left: on a slow machine a worker gives back what it cannot begin in time.
+func (o Recorded) sent() Recorded {
+	known, numbers := o.Known, o.Numbers
+	o.Known, o.Numbers = nil, nil
+	for i, k := range known {
+		if k != notSent {
+			o.Known, o.Numbers = append(o.Known, k), append(o.Numbers, numbers[i])
+		}
+	}
+	return o
 }
 
 // valid reports whether what was to go wrong did.

@@ -37,6 +37,15 @@ func TestPaymentsAreSound(t *testing.T) {
 	if !v.OK || p.Charges != 1 || p.Refunds != 1 || p.Inquiries != 1 || p.Requests != 3 || p.Refused != 1 || p.Moved == nil || p.Moved.Within != 1 || p.Judged() != 1 {
 		t.Errorf("%+v, %+v", v, p)
 	}
+	f, w := soundPay()
+	f.Operations[0].Known, f.Operations[0].Numbers = append([]string{notSent}, f.Operations[0].Known...), append([]fence.Token{3}, f.Operations[0].Numbers...)
+	if v := judged(f, w); !v.OK {
+		t.Errorf("with an attempt that never left: %+v", v)
+	}
+	w.Known = []string{notSent, notSent}
+	if v := judged(f, w); v.OK {
+		t.Errorf("with one that was to be there: %+v", v)
+	}
 }
 
 // TestEachDamage: it is found whatever else is as it should be, and where it was promised the round is ok.
@@ -162,7 +171,7 @@ func TestInvalidPayments(t *testing.T) {
 		"not killed":    func(f *PayFacts, _ *PayWant) { f.Events = f.Events[1:] },
 		"answered":      func(f *PayFacts, _ *PayWant) { f.Requests[0].Unheard = false },
 		"not charged":   func(f *PayFacts, _ *PayWant) { f.Requests[0].Effective = false },
-		"no attempt":    func(f *PayFacts, _ *PayWant) { f.Operations[0].Numbers = nil },
+		"no attempt":    func(f *PayFacts, _ *PayWant) { f.Operations[0].Numbers, f.Operations[0].Known = nil, nil },
 		"no operation":  func(f *PayFacts, _ *PayWant) { f.Operations = f.Operations[1:] },
 		"sent":          func(_ *PayFacts, w *PayWant) { w.Lost, w.Unsent = false, true },
 		"unseen wishes": func(_ *PayFacts, w *PayWant) { w.Saw = append(w.Saw, Wished) },
