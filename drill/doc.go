@@ -7,6 +7,9 @@
 // transaction of its own. A further process ([Judge]) reads those tables and decides, by the rules of drill/model, whether
 // the drill showed what it promised; no counter of the conductor has a say. Tokens of many servers ([Run] of failover) it is handed as a list.
 //
+// The drills about payments are about outcomes instead of owners: their resource is the ledger of a payment provider, which serves on a socket of the conductor's and misbehaves
+// (internal/flakypay); their workers run the library's own worker and reconciler on the store's operations; and the judge reads the ledger's file.
+//
 // On a file a worker is never stopped inside a write: that would stop every writer of the file, see docs/guarantees.md. On
 // PostgreSQL one drill does just that; another builds servers of its own, and loses one.
 package drill

@@ -38,6 +38,10 @@ checks on, ok means that every late write was refused and no acknowledged update
 off, and ok means that the damage is seen: every late write was accepted. A round whose late write was not sent is invalid,
 and then the drill is not ok. The exit code is 0 only for ok.
 
+The drills about payments, from lost-effect-response on, are about what has happened instead of who owns: workers charge at
+a provider that the drill runs itself and that misbehaves, the store keeps the operations, and the provider's ledger is
+judged. Nothing leaves the machine. Their operations are named tenure-drill/* and stay, decided, until tenure op prune.
+
 While a drill runs on a file, sessions with a TTL of 0.6 to 2 s live in it, and fenced transactions of other programs on it
 are bounded to a quarter of that. On PostgreSQL a drill takes up to 80 connections. docs/drills.md says what each
 drill does, and what it does not show.`,
@@ -46,6 +50,7 @@ drill does, and what it does not show.`,
   tenure drill pause --store sqlite: --unfenced
   tenure drill pause --store postgres://app@127.0.0.1/shop --high-water
   tenure drill failover
+  tenure drill crash-between-effect-and-record --store sqlite:
   tenure drill story --store memory:`,
 		Args: cobra.NoArgs,
 		RunE: needsCommand,
@@ -110,6 +115,9 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.Files {
 		example += "\n  tenure drill %[1]s --store sqlite: --folder /srv/data"
 	}
+	if s.Payments {
+		example += "\n  tenure drill %[1]s --store postgres://app@127.0.0.1/shop --rounds 10"
+	}
 	if s.Name == "pause" {
 		example += "\n  tenure drill %[1]s --store sqlite: --through-api"
 	}
@@ -128,6 +136,9 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	off := "the resource's checks"
 	if s.OwnServers {
 		off = "the jump of a new incarnation"
+	}
+	if s.Payments {
+		off = "what prevents the damage"
 	}
 	cmd.Flags().BoolVar(&f.unfenced, "unfenced", false, "with "+off+" off; ok means that the damage is seen")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, on the last line")

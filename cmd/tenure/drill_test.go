@@ -85,7 +85,7 @@ func TestDrillUsage(t *testing.T) {
 		{"drill", "failover", "--store", "postgres://app@127.0.0.1/shop"}, {"drill", "pause-in-transaction"}, {"drill", "story", "--high-water"},
 		{"drill", "pause-in-transaction", "--store", "memory:"}, {"drill", "pause", "--high-water", "--unfenced"},
 		{"drill", "fence-object"}, {"drill", "fence-object", "--s3", "127.0.0.1:7070"}, {"drill", "pause", "--s3", "http://127.0.0.1:7070/bucket"},
-		{"drill", "pause", "--folder", "."}, {"drill", "fence-file", "--high-water"}, {"drill", "fence-file", "--store", "memory:"},
+		{"drill", "cancel-race", "--high-water"}, {"drill", "cancel-race", "--store", "memory:"}, {"drill", "pause", "--folder", "."}, {"drill", "fence-file", "--high-water"}, {"drill", "fence-file", "--store", "memory:"},
 	} {
 		if got := w.do(args...); got.code != exitUsage || !strings.HasPrefix(got.last(), "tenure: ") || got.stdout != "" {
 			t.Errorf("%q: exit %d, %q\n%s", args, got.code, got.stdout, got.stderr)
@@ -153,6 +153,25 @@ func TestDrillOnPostgres(t *testing.T) {
 		if got.code != 0 || !r.OK || r.LateWritesSent < 2 || strings.Contains(got.stdout+got.stderr, secret) || !strings.HasPrefix(r.Store, "postgres://") {
 			t.Errorf("%q: exit %d, %s%s", args, got.code, got.stdout, got.stderr)
 		}
+	}
+}
+
+// TestDrillOfPayments: one of them both ways, and the table says what moved.
+func TestDrillOfPayments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got, r := drillReport(t, w, "refund-of-uncertain", "--rounds", "1", "--json", "--unfenced")
+	if got.code != 0 || !r.OK || r.Payments == nil || r.Payments.Transfers != 1 || r.Payments.Charges != 0 || r.Payments.DamagedRounds != 1 {
+		t.Errorf("unfenced: exit %d, %s%s", got.code, got.stdout, got.stderr)
+	}
+	out := w.ok("drill", "lost-effect-response", "--rounds", "1")
+	for _, line := range []string{"charges                         2\n", "closing                         ok: ", "ok: damage in 0 of 2 rounds"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("no %q in\n%s", line, out)
+		}
+	}
+	if out := w.ok("op", "ls", "--state", "uncertain"); strings.Contains(out, "tenure-drill/") {
+		t.Errorf("left: %s", out)
 	}
 }
 
