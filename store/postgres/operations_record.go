@@ -47,12 +47,12 @@ func (r *opRecord) dest() []any {
 
 // read makes a record of what was scanned.
 func (r *opRecord) read() error {
-	r.State, r.Step, r.Record.Kept = stateOf(r.state), stepOf(r.step), keptOf(r.kept)
-	if r.State == 0 || r.Step == 0 || r.Record.Kept == 0 || copy(r.Fingerprint[:], r.print) != len(r.Fingerprint) {
+	r.State, r.Step, r.Kept = stateOf(r.state), stepOf(r.step), keptOf(r.kept)
+	if r.State == 0 || r.Step == 0 || r.Kept == 0 || copy(r.Fingerprint[:], r.print) != len(r.Fingerprint) {
 		return fmt.Errorf("the operation %q is told as %s, %s, %s, which is not of this version of the schema", r.ID, r.state, r.step, r.kept)
 	}
 	r.Order, r.Compensates, r.UndoneBy, r.Reason = text(r.order), text(r.compensates), text(r.undoneBy), text(r.reason)
-	r.StepIn, r.Age, r.Record.Decided = duration(r.stepIn), duration(r.age), duration(r.decided)
+	r.StepIn, r.Age, r.Decided = duration(r.stepIn), duration(r.age), duration(r.decided)
 	if r.notAfter != nil {
 		r.NotAfter = r.notAfter.UTC()
 	}

@@ -39,6 +39,7 @@ func elapsed(f func()) time.Duration {
 
 // submitAll submits n operations.
 func submitAll(b *testing.B, ops *Operations, prefix string, n int) {
+	b.Helper()
 	const callers = 256
 	var wg sync.WaitGroup
 	for c := range callers {
@@ -65,6 +66,7 @@ func claimNoops(n int) operation.ClaimRequest {
 
 // workAll claims and completes until n are done. The next claim is made while the handlers are busy.
 func workAll(b *testing.B, ops *Operations, n int) {
+	b.Helper()
 	const handlers, batch = 256, 500
 	jobs := make(chan operation.Job, 2*batch)
 	var wg sync.WaitGroup
@@ -100,8 +102,8 @@ func BenchmarkClaimAmongStored(b *testing.B) {
 		h := newHarnessOn(b, server, Options{})
 		// As operations are after their lives, in the order of their submission; made in one statement.
 		_, err := h.own.Exec(b.Context(), `INSERT INTO tenure.operation (id, kind, fingerprint, request, submission, created, due, number, began, ended, until, decided, attempts, state, step, known, worker, asks, own)
-			SELECT lpad(g::text, 8, '0'), 'noop', sha256(int4send(g)), '\x7b7d', nextval('tenure.submission'), now() - interval '1 day', now(), nextval('tenure.token'), now(), now(), now(), now() + g * interval '1 microsecond',
-				1, 4, 1, 5, 'bench', true, true FROM generate_series(1, $1) g`, stored-2000)
+			SELECT lpad(g::text, 8, '0'), 'noop', sha256(int4send(g)), '\x7b7d', nextval('tenure.submission'), t.t - interval '1 day', t.t, nextval('tenure.token'), t.t, t.t + interval '1 second', t.t + interval '1 minute', t.t + g * interval '1 microsecond',
+				1, 4, 1, 5, 'bench', true, true FROM generate_series(1, $1) g, (SELECT now()) t (t)`, stored-2000)
 		if err == nil {
 			_, err = h.own.Exec(b.Context(), `VACUUM (ANALYSE) tenure.operation`)
 		}
@@ -116,6 +118,7 @@ func BenchmarkClaimAmongStored(b *testing.B) {
 
 // claimAmong times claims alone; what they claim is completed, and as many are submitted as were.
 func claimAmong(b *testing.B, ops *Operations, n int) {
+	b.Helper()
 	next := 0
 	submitAll(b, ops, fmt.Sprintf("%s-%d-%d-", b.Name(), b.N, time.Now().UnixNano()), 2000)
 	prefix := fmt.Sprintf("%s-%d-", b.Name(), time.Now().UnixNano())

@@ -250,10 +250,9 @@ func TestSubmitTxIsOfTheTransaction(t *testing.T) {
 
 // levelOf says what happens in a transaction of the caller's own whose snapshot is older than what another one has committed.
 type levelOf struct {
-	level              pgx.TxIsoLevel
-	complete, submit   error // nil: it is done
-	ordered            string
-	completesUnchanged error
+	level            pgx.TxIsoLevel
+	complete, submit error  // nil: it is done
+	ordered          string // the SQLSTATE
 }
 
 func levels() []levelOf {
