@@ -47,7 +47,7 @@ func decisions() map[decision][]string {
 			"check_duration", "check_names", "enter_incarnation_if_new", "begin_acquire", "acquire_row", "bury_row", "make_row", "begin_release",
 			"guard_all", "unguarded", "refuse_row", "protect_new", "check_issued",
 			"op_state", "op_known", "op_step", "op_may_begin", "op_tries", "op_order", "op_invalid", "op_check_text", "op_check_delay", "op_check_answer", "op_check_submission", "op_check_completion", "op_check_kinds",
-			"op_not_found", "op_refuse", "op_cut", "op_lock", "op_save", "op_unblock", "op_contradict", "op_same", "op_report", "op_find", "op_tell", "op_shares", "op_begin", "op_let_be", "op_complete_open",
+			"op_not_found", "op_refuse", "op_cut", "op_known_before", "op_lock", "op_save", "op_unblock", "op_contradict", "op_same", "op_report", "op_find", "op_tell", "op_shares", "op_begin", "op_let_be", "op_complete_open",
 			"op_old", "op_forget_beside",
 		},
 	}

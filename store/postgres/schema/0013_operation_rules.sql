@@ -83,6 +83,14 @@ BEGIN
 	RETURN convert_from(substring(v_bytes FROM 1 FOR v_end), 'UTF8') || '...';
 END $$;
 
+-- Before what was recorded earlier is told again: with synchronous standbys the answer waits for a durable write of its own, as the wait for that record may have been cancelled.
+CREATE FUNCTION tenure.op_known_before() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('synchronous_standby_names') <> '' THEN
+		PERFORM pg_logical_emit_message(true, 'tenure', 'told');
+	END IF;
+END $$;
+
 -- Locks an operation and reads what the rules need. Its order never changes while it is undecided.
 CREATE FUNCTION tenure.op_lock(p_id text) RETURNS tenure.op_head LANGUAGE plpgsql AS $$
 DECLARE

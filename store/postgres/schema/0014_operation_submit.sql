@@ -26,6 +26,7 @@ BEGIN
 				PERFORM tenure.fail('TN020', format('operation %s was submitted with another %s', to_json(p_id), CASE WHEN v.kind <> p_kind THEN 'kind' ELSE 'request' END),
 					jsonb_build_object('id', p_id, 'what', CASE WHEN v.kind <> p_kind THEN 'kind' ELSE 'request' END), 'Nothing was changed. An id is for one request, ever.');
 			END IF;
+			PERFORM tenure.op_known_before();
 			RETURN tenure.op_tell(p_id, true, clock_timestamp(), 'known');
 		END IF;
 		IF v_target IS NOT NULL THEN
@@ -128,6 +129,8 @@ BEGIN
 	ELSIF h.state < 4 THEN
 		h.wished := true;
 		PERFORM tenure.op_save(h, v_now);
+	ELSE
+		PERFORM tenure.op_known_before();
 	END IF;
 	RETURN tenure.op_tell(p_id, true, v_now, CASE h.state WHEN 6 THEN 'cancelled' ELSE 'wished' END);
 END $$;
