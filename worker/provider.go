@@ -33,7 +33,9 @@ type provider struct {
 	asking  int
 	failing int       // in a row
 	since   time.Time // of the first of them
+	heard   time.Time // when it last answered
 	down    bool
+	fell    time.Time     // when that was found
 	probe   time.Duration // between two questions while it is down
 	next    time.Time     // not before, while it is down
 	stats   ProviderStats
@@ -119,20 +121,24 @@ func (p *provider) answered(err error, took time.Duration) (told *Outage) {
 			told = &Outage{Provider: p.name, Over: true, Took: now.Sub(p.since)}
 			p.width = 0
 		}
-		p.down, p.failing, p.probe = false, 0, 0
+		p.down, p.failing, p.probe, p.heard = false, 0, 0, now
 		p.width = min(p.width+1, p.most)
 		return told
 	}
 	p.stats.Failed++
+	p.width = max(p.width/2, 1)
+	// What is not answered ends last of all that were begun together, and so in a row. It says that the provider is down only if that has answered nobody since; and once it counts as down, only the questions that are asked of it then do.
+	if begun := now.Add(-took); begun.Before(p.heard) || p.down && begun.Before(p.fell) {
+		return nil
+	}
 	if p.failing++; p.failing == 1 {
 		p.since = now
 	}
-	p.width = max(p.width/2, 1)
 	if p.failing < downAfter {
 		return nil
 	}
 	if !p.down {
-		p.down = true
+		p.down, p.fell = true, now
 		p.stats.Outages++
 		told = &Outage{Provider: p.name, Err: err, Took: now.Sub(p.since)}
 	}
