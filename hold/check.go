@@ -86,33 +86,37 @@ func CheckTTL(ttl time.Duration) error {
 
 // Check returns an [*InvalidError] for a request that no store accepts.
 func (r *ListRequest) Check() error {
-	for field, text := range map[string]string{"actor": r.Actor, "item": r.Item} {
-		if text != "" {
-			if err := checkText(field, text, max(MaxActor, MaxItem)); err != nil {
-				return err
-			}
-		}
+	if err := checkOptional("actor", r.Actor, MaxActor); err != nil {
+		return err
+	}
+	if err := checkOptional("item", r.Item, MaxItem); err != nil {
+		return err
 	}
 	for _, s := range r.States {
 		if s < Held || s > Late {
 			return &InvalidError{"state", s.String()}
 		}
 	}
-	if r.Limit < 1 || r.Limit > MaxList {
-		return &InvalidError{"limit", fmt.Sprintf("%d; want 1 to %d", r.Limit, MaxList)}
+	return checkLimit(r.Limit, MaxList)
+}
+
+// CheckPage returns an [*InvalidError] for a page of items that no store tells.
+func CheckPage(prefix, after string, limit int) error {
+	if err := checkOptional("prefix", prefix, MaxItem); err != nil {
+		return err
 	}
-	return nil
+	if err := checkOptional("after", after, MaxItem); err != nil {
+		return err
+	}
+	return checkLimit(limit, MaxList)
 }
 
 // CheckPrune returns an [*InvalidError] for what no store forgets.
 func CheckPrune(age time.Duration, limit int) error {
-	switch {
-	case age < MinPruneAge:
+	if age < MinPruneAge {
 		return &InvalidError{"age", fmt.Sprintf("%v; want at least %v", age, MinPruneAge)}
-	case limit < 1 || limit > MaxPrune:
-		return &InvalidError{"limit", fmt.Sprintf("%d; want 1 to %d", limit, MaxPrune)}
 	}
-	return nil
+	return checkLimit(limit, MaxPrune)
 }
 
 // Sum returns the lines summed by item, in the order of the names. It returns an [*InvalidError] where a sum is more than MaxQuantity.
@@ -136,6 +140,20 @@ func checkWho(id fence.ID, actor string) error {
 		return &InvalidError{"id", "none"}
 	}
 	return checkText("actor", actor, MaxActor)
+}
+
+func checkLimit(limit, most int) error {
+	if limit < 1 || limit > most {
+		return &InvalidError{"limit", fmt.Sprintf("%d; want 1 to %d", limit, most)}
+	}
+	return nil
+}
+
+func checkOptional(field, text string, most int) error {
+	if text == "" {
+		return nil
+	}
+	return checkText(field, text, most)
 }
 
 func checkText(field, text string, most int) error {

@@ -39,6 +39,8 @@ type Store interface {
 	// Repeating a request returns the hold as it stands while it is live or confirmed, and an [*OverError] afterwards: never a new hold under an id that is over. Place returns a [*TakenError] for the first item, by name, of which too little is
 	// free, having written nothing but that holds have expired; a [*LimitError] where the actor's limits would be passed; a [*NotFoundError] for an item that was never stocked; and a [*MismatchError] if the id was used with another actor,
 	// other lines or another TTL.
+	//
+	// Where several of these apply, the first of them is told: a mismatch (of the actor, of the lines, of the TTL), that it is over, an item that is not known, a limit, what is taken.
 	Place(ctx context.Context, req PlaceRequest) (Hold, error)
 
 	// Extend lets a live hold expire no earlier than ttl from now; it never shortens it. It returns an [*OverError] for one that is over, expired ones included, an [*ActorError] for another's, and a [*NotFoundError].
@@ -120,7 +122,7 @@ type PlaceRequest struct {
 	ID    fence.ID
 	Actor string // who holds: 1 to MaxActor bytes, likewise. It is compared in every later call, and is no proof: whoever calls has authenticated it
 	Lines []Line // 1 to MaxLines; those of one item are summed
-	TTL   time.Duration
+	TTL   time.Duration // a store may keep it to the microsecond, and compares a repetition as kept
 	// MaxHolds and MaxUnits bound what the actor may hold live, this hold included; 0: no bound. Holds of one actor are placed one after the other where one is given.
 	MaxHolds, MaxUnits int64
 }
@@ -138,12 +140,12 @@ type Hold struct {
 	ID        fence.ID
 	Actor     string
 	Lines     []Line // summed, by name
-	TTL       time.Duration
+	TTL       time.Duration // as it was placed: an extension does not change it
 	State     State
 	Left      time.Duration // until it expires, by the store's clock when it answered; 0 unless held
 	Reference string        // of a confirmed or a late one
 	Age       time.Duration // since it was placed
-	Ended     time.Duration // since it ended; of one that expired, since its deadline; 0 while held
+	Ended     time.Duration // since it ended; of one that expired, since its deadline; of a late one, since the payment came; 0 while held
 }
 
 // ListRequest asks for holds that match all that is set.

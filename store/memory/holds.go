@@ -179,10 +179,13 @@ func (s *Holds) Place(ctx context.Context, req hold.PlaceRequest) (hold.Hold, er
 
 // again answers a request whose id is known.
 func (s *Holds) again(req hold.PlaceRequest, lines []hold.Line, r *reservation) (hold.Hold, error) {
-	for what, same := range map[string]bool{"actor": r.actor == req.Actor, "lines": slices.Equal(r.lines, lines), "ttl": r.ttl == req.TTL} {
-		if !same {
-			return hold.Hold{}, &hold.MismatchError{ID: req.ID, What: what}
-		}
+	switch {
+	case r.actor != req.Actor:
+		return hold.Hold{}, &hold.MismatchError{ID: req.ID, What: "actor"}
+	case !slices.Equal(r.lines, lines):
+		return hold.Hold{}, &hold.MismatchError{ID: req.ID, What: "lines"}
+	case r.ttl != req.TTL:
+		return hold.Hold{}, &hold.MismatchError{ID: req.ID, What: "ttl"}
 	}
 	if state := s.stateOf(r); state != hold.Held && state != hold.Confirmed {
 		return hold.Hold{}, &hold.OverError{ID: req.ID, State: state, What: "placing it again"}
@@ -329,8 +332,8 @@ func (s *Holds) List(ctx context.Context, req hold.ListRequest) ([]hold.Hold, er
 
 // Items implements [hold.Office].
 func (s *Holds) Items(ctx context.Context, prefix, after string, limit int) ([]hold.ItemInfo, error) {
-	if limit < 1 || limit > hold.MaxList {
-		return nil, &hold.InvalidError{Field: "limit", Problem: "want 1 to MaxList"}
+	if err := hold.CheckPage(prefix, after, limit); err != nil {
+		return nil, err
 	}
 	if err := s.begin(ctx, "items"); err != nil {
 		return nil, err
