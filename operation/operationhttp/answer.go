@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/tenure-go/tenure/operation"
 )
 
 // stored is an answer as an operation's result keeps it.
@@ -20,22 +22,41 @@ type stored struct {
 }
 
 // Stored is the result by which a handler completes its attempt itself, in the transaction of its effect: what every caller under the key is answered. The handler then writes the same answer.
-// Set-Cookie, and headers of the connection, are not kept.
+// Set-Cookie, challenges, and headers of the connection, are not kept. Of an answer that is too large only the status is.
 func Stored(status int, header http.Header, body []byte) []byte {
-	s := stored{Status: status, Header: http.Header{}}
-	for _, name := range slices.Sorted(maps.Keys(header)) {
-		switch http.CanonicalHeaderKey(name) {
-		case "Set-Cookie", "Date", "Connection", "Keep-Alive", "Transfer-Encoding", "Trailer", "Upgrade", "Content-Length":
-		default:
-			s.Header[name] = header[name]
+	s := stored{Status: status, Header: http.Header{}, Body: body}
+	for name, values := range header {
+		if replayed(header, name) {
+			s.Header[name] = values
 		}
 	}
-	if len(body) > MaxAnswer {
-		s.Dropped = true
-	} else {
-		s.Body = body
+	if len(body) <= MaxAnswer {
+		if text := s.encode(); len(text) <= operation.MaxBody {
+			return text
+		}
 	}
-	return s.encode()
+	return (&stored{Status: status, Dropped: true}).encode()
+}
+
+// replayed reports whether a header is of the answer, rather than of the connection or the moment that it was first given in.
+func replayed(header http.Header, name string) bool {
+	name = http.CanonicalHeaderKey(name)
+	switch name {
+	case "Set-Cookie", "Date", "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Content-Length", "Www-Authenticate", "Proxy-Authenticate",
+		"Authentication-Info", "Proxy-Authentication-Info", ReplayedHeader:
+		return false
+	}
+	if strings.HasPrefix(name, http.TrailerPrefix) {
+		return false
+	}
+	for _, line := range header.Values("Connection") { // what it names is of the connection too
+		for hop := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(hop), name) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (s *stored) encode() []byte {
@@ -65,7 +86,8 @@ func replay(w http.ResponseWriter, result []byte) {
 
 // recorder keeps an answer back until it is recorded.
 type recorder struct {
-	header  http.Header
+	header  http.Header // the handler's
+	sent    http.Header // as it was when the status was written: what comes later is not of the answer
 	status  int
 	body    bytes.Buffer
 	dropped bool
@@ -74,10 +96,13 @@ type recorder struct {
 // Header implements [http.ResponseWriter].
 func (r *recorder) Header() http.Header { return r.header }
 
-// WriteHeader implements [http.ResponseWriter]. Informational answers are not sent.
+// WriteHeader implements [http.ResponseWriter]. Informational answers are not sent. A status that is none is taken for 500: it says nothing, and above all not that all went well.
 func (r *recorder) WriteHeader(status int) {
+	if status < 100 || status > 599 {
+		status = http.StatusInternalServerError
+	}
 	if r.status == 0 && status >= 200 {
-		r.status = status
+		r.status, r.sent = status, r.header.Clone()
 	}
 }
 
@@ -96,15 +121,20 @@ func (r *recorder) answer() []byte {
 	if r.dropped {
 		return (&stored{Status: r.status, Dropped: true}).encode()
 	}
-	return Stored(r.status, r.header, r.body.Bytes())
+	return Stored(r.status, r.sent, r.body.Bytes())
 }
 
-func (r *recorder) send(w http.ResponseWriter) {
-	if r.dropped {
+// send gives the answer to the caller. known is what it says.
+func (r *recorder) send(w http.ResponseWriter, known operation.Known) {
+	switch {
+	case r.dropped && known == operation.Effective:
 		problem(w, http.StatusInternalServerError, "dropped", "This request was done. Its answer was too large to be kept and is not sent.", 0)
 		return
+	case r.dropped:
+		problem(w, r.status, "failed", "The answer was too large, and is not sent.", 0)
+		return
 	}
-	maps.Copy(w.Header(), r.header)
+	maps.Copy(w.Header(), r.sent)
 	w.WriteHeader(r.status)
 	_, _ = w.Write(r.body.Bytes()) // the caller may be gone
 }

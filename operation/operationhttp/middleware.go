@@ -15,6 +15,11 @@ import (
 	"github.com/tenure-go/tenure/operation"
 )
 
+const (
+	storeMost = 5 * time.Second // for the store to find out whether a handler is to run, and at least for its answer to be recorded
+	tries     = 20              // at one question to a store that does not answer
+)
+
 // New returns a middleware: see the package for what it does. It returns an error matching [ErrOptions] for options that make no sense. The middleware is safe for concurrent use, and any number of
 // processes may share a store.
 //
@@ -70,12 +75,24 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	id := d.o.Kind + ":" + scope + ":" + key
-	asked, err := d.store.Submit(r.Context(), operation.SubmitRequest{ID: id, Kind: d.o.Kind, Fingerprint: fingerprint(d.o.Kind, r, body)})
+	// From here on a caller that goes ends nothing: a claim whose reply it does not await would be unknown, and so would what a handler does that is stopped half-way. It asks again, and gets the answer.
+	r = r.WithContext(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithTimeout(r.Context(), storeMost)
+	defer cancel()
+	asked, err := d.store.Submit(ctx, operation.SubmitRequest{ID: id, Kind: d.o.Kind, Fingerprint: fingerprint(d.o.Kind, r, body)})
 	if err != nil {
 		d.refuse(w, r, err)
 		return
 	}
-	d.serve(w, r, asked.Record)
+	job, rec, err := d.begin(ctx, asked.Record)
+	switch {
+	case err != nil:
+		d.refuse(w, r, err)
+	case job != nil:
+		d.run(w, r, *job)
+	default:
+		d.tell(w, rec)
+	}
 }
 
 // keyOf reads the header: a string of structured fields (RFC 9651), in quotes, or, as most clients send it, a bare one.
@@ -96,10 +113,15 @@ func keyOf(values []string) (key, wrong string) {
 	return key, ""
 }
 
-// fingerprint is of what makes two requests the same. Lengths keep the parts from running into each other.
+// fingerprint is of what makes two requests the same. Lengths keep the parts from running into each other. The target is the one that the caller sent: two routes whose prefixes were stripped on the way here
+// have one path, and are two.
 func fingerprint(kind string, r *http.Request, body []byte) operation.Fingerprint {
+	target := r.RequestURI
+	if target == "" { // not from a server
+		target = r.URL.RequestURI()
+	}
 	var whole bytes.Buffer
-	for _, part := range []string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type")} {
+	for _, part := range []string{r.Method, target, r.Header.Get("Content-Type")} {
 		whole.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
 	whole.Write(body)
@@ -114,34 +136,51 @@ func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		problem(w, http.StatusBadRequest, "key", "The key, the scope or the request cannot be recorded. Nothing was done.", 0)
 	default:
 		d.o.Logger.ErrorContext(r.Context(), "a request could not be recorded", "error", err)
-		problem(w, http.StatusServiceUnavailable, "unavailable", "The request could not be recorded. Nothing was done. Ask again with the same key.", time.Second)
+		problem(w, http.StatusServiceUnavailable, "unavailable", "The request was not handled: its key cannot be looked up now. What became of an earlier request under the key is not said by this. Ask again with the same key.", time.Second)
 	}
 }
 
-// serve answers from the record, or runs the handler as an attempt of it.
-func (d *door) serve(w http.ResponseWriter, r *http.Request, rec operation.Record) {
+// begin begins an attempt, if one may begin now; otherwise it returns the record as it stands.
+func (d *door) begin(ctx context.Context, rec operation.Record) (*operation.Job, operation.Record, error) {
 	if rec.State == operation.Attempting && rec.StepIn == 0 { // its process is gone: nobody else may be there to say so
-		if _, err := d.store.Expire(r.Context(), operation.MaxBatch); err != nil {
-			d.refuse(w, r, err)
-			return
+		if _, err := d.store.Expire(ctx, operation.MaxBatch); err != nil {
+			return nil, rec, err
 		}
 	}
-	if !rec.State.Decided() {
-		jobs, err := d.store.Claim(r.Context(), d.o.claim(rec.ID))
-		if err != nil {
-			d.refuse(w, r, err) // if it was applied all the same, the attempt is unknown when it expires; the handler does not run
-			return
-		}
-		if len(jobs) == 1 {
-			d.run(w, r, jobs[0])
-			return
-		}
-		if rec, err = d.store.Get(r.Context(), rec.ID); err != nil {
-			d.refuse(w, r, err)
-			return
-		}
+	if rec.State.Decided() {
+		return nil, rec, nil
 	}
-	d.tell(w, rec)
+	req := d.o.claim(rec.ID)
+	jobs, err := d.store.Claim(ctx, req)
+	if err != nil {
+		if errors.Is(err, operation.ErrUnknown) {
+			d.giveBack(ctx, req)
+		}
+		return nil, rec, err
+	}
+	if len(jobs) == 1 {
+		return &jobs[0], rec, nil
+	}
+	rec, err = d.store.Get(ctx, rec.ID)
+	return nil, rec, err
+}
+
+// giveBack tells that nothing was sent of an attempt that was begun by a claim whose reply was lost, which the label finds. Where that fails too, the attempt is unknown when it expires.
+func (d *door) giveBack(ctx context.Context, claim operation.ClaimRequest) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeMost) // the claim may have taken all of its time
+	defer cancel()
+	rec, err := d.store.Get(ctx, claim.ID)
+	if err != nil || rec.Current() == 0 {
+		return
+	}
+	last := rec.Attempts[len(rec.Attempts)-1]
+	if last.Worker != claim.Worker || last.Known != operation.Open {
+		return
+	}
+	done := operation.Completion{Ref: operation.Ref{ID: rec.ID, Number: last.Number}, Answer: operation.Answer{Known: operation.NotSent, Reason: "the reply to its claim was lost"}}
+	if _, err := d.record(ctx, done); err != nil {
+		d.o.Logger.ErrorContext(ctx, "an attempt whose claim's reply was lost could not be given back", "operation", rec.ID, "attempt", last.Number, "error", err)
+	}
 }
 
 // tell answers from the record alone.
@@ -167,25 +206,33 @@ func (d *door) run(w http.ResponseWriter, r *http.Request, job operation.Job) {
 	answer := &recorder{header: http.Header{}}
 	panicked := d.call(answer, r.WithContext(ctx))
 	done := operation.Completion{Ref: job.Ref, Answer: operation.Answer{Known: operation.NoAnswer, Reason: "the handler panicked"}}
-	if panicked == nil {
+	silent := panicked == nil && answer.status == 0 && ctx.Err() != nil // it has given up, and not said so
+	switch {
+	case silent:
+		done.Reason = "the handler's time was over, and it said nothing"
+	case panicked == nil:
 		answer.WriteHeader(http.StatusOK)
 		done.Answer = operation.Answer{Known: d.o.Known(answer.status), Reason: "status " + strconv.Itoa(answer.status)}
 		if done.Known == operation.Effective {
 			done.Result, done.Reason = answer.answer(), ""
 		}
 	}
-	// The caller may have gone; what was done is recorded all the same.
-	err := d.record(context.WithoutCancel(r.Context()), done, job.Remaining)
+	record, stop := context.WithTimeout(r.Context(), max(job.Remaining, storeMost))
+	defer stop()
+	other, err := d.record(record, done)
 	switch {
 	case panicked != nil && errors.Is(panicked, http.ErrAbortHandler):
 		panic(http.ErrAbortHandler)
-	case panicked != nil:
+	case panicked != nil || silent:
 		problem(w, http.StatusInternalServerError, "unknown", "The request failed, and what it did is not known. Ask again with the same key.", time.Minute)
 	case err != nil:
 		d.o.Logger.ErrorContext(ctx, "an answer could not be recorded", "operation", job.ID, "attempt", job.Number, "error", err)
 		problem(w, http.StatusInternalServerError, "unknown", "The request was processed, and its answer could not be recorded. Ask again with the same key.", time.Minute)
+	case other != nil:
+		d.o.Logger.ErrorContext(ctx, "an answer came after the decision, and is not the one that decided", "operation", job.ID, "attempt", job.Number)
+		d.tell(w, *other)
 	default:
-		answer.send(w)
+		answer.send(w, done.Known)
 	}
 }
 
@@ -205,20 +252,53 @@ func (d *door) call(w http.ResponseWriter, r *http.Request) (panicked error) {
 	return nil
 }
 
-// record completes the attempt. It asks again while it is not known whether that was applied, for as long as the claim lasts, and at most 20 times. A handler that has completed its attempt itself
-// is found to have done so.
-func (d *door) record(ctx context.Context, done operation.Completion, left time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, max(left, 5*time.Second))
-	defer cancel()
-	var err error
-	pause := 10 * time.Millisecond
-	for range 20 {
-		var errs []error
-		if errs, err = d.store.Complete(ctx, []operation.Completion{done}); err == nil {
-			err = errs[0]
-			break
+// record completes the attempt. It asks again while it is not known whether that was applied, until ctx ends, and at most 20 times. Where the attempt is not the current one any more, or complete already, what it has learned
+// is evidence; a handler that has completed its attempt itself is found to have done so. other is the record where another answer has decided, which is then everybody's.
+func (d *door) record(ctx context.Context, done operation.Completion) (other *operation.Record, err error) {
+	err = d.insist(ctx, func() error {
+		errs, err := d.store.Complete(ctx, []operation.Completion{done})
+		if err != nil {
+			return err
 		}
-		if !errors.Is(err, operation.ErrUnknown) && !errors.Is(err, operation.ErrUnavailable) {
+		return errs[0]
+	})
+	if !errors.Is(err, operation.ErrStale) {
+		return nil, err
+	}
+	var rec operation.Record
+	if done.Known == operation.Effective {
+		if err := d.insist(ctx, func() (err error) { rec, err = d.store.Get(ctx, done.ID); return err }); err != nil {
+			return nil, err
+		}
+		if decidedBy(&rec, done.Ref) {
+			return nil, nil
+		}
+	}
+	err = d.insist(ctx, func() (err error) {
+		rec, err = d.store.Respond(ctx, operation.Response{ID: done.ID, Number: done.Number, Answer: done.Answer})
+		return err
+	})
+	switch {
+	case err != nil && !errors.Is(err, operation.ErrStale) && !errors.Is(err, operation.ErrDecided):
+		return nil, err
+	case err != nil && rec.State.Decided() && done.Known == operation.Effective:
+		return &rec, nil
+	}
+	return nil, nil // it is recorded, and what it says decides nothing
+}
+
+// decidedBy reports whether the attempt's own answer has decided.
+func decidedBy(rec *operation.Record, attempt operation.Ref) bool {
+	i := slices.IndexFunc(rec.Attempts, func(a operation.Attempt) bool { return a.Number == attempt.Number })
+	return i >= 0 && rec.State == operation.Succeeded && rec.Attempts[i].Known == operation.Effective && bytes.Equal(rec.Attempts[i].Result, rec.Result)
+}
+
+// insist asks until there is an answer.
+func (d *door) insist(ctx context.Context, ask func() error) error {
+	pause := 10 * time.Millisecond
+	for n := 1; ; n++ {
+		err := ask()
+		if n == tries || !errors.Is(err, operation.ErrUnknown) && !errors.Is(err, operation.ErrUnavailable) {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -230,10 +310,4 @@ func (d *door) record(ctx context.Context, done operation.Completion, left time.
 		}
 		pause = min(2*pause, time.Second)
 	}
-	if !errors.Is(err, operation.ErrStale) {
-		return err
-	}
-	// Somebody took it over, or it is complete already: what this attempt has learned is evidence.
-	_, err = d.store.Respond(ctx, operation.Response{ID: done.ID, Number: done.Number, Answer: done.Answer})
-	return err
 }

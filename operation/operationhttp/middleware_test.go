@@ -26,6 +26,7 @@ type endpoint struct {
 	store   *memory.Operations
 	effects atomic.Int64
 	handle  func(w http.ResponseWriter, r *http.Request) // after the effect
+	gone    func()                                       // when the server notices that a caller has gone; may be nil
 }
 
 func tenant(r *http.Request) (string, error) {
@@ -49,7 +50,7 @@ func newEndpoint(t *testing.T, o Options, wrap func(Store) Store) *endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	guarded := guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := e.effects.Add(1)
 		if e.handle != nil {
 			e.handle(w, r)
@@ -63,7 +64,13 @@ func newEndpoint(t *testing.T, o Options, wrap func(Store) Store) *endpoint {
 		w.Header().Set("Set-Cookie", "secret=1")
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, "effect %d of %s", n, body)
-	})))
+	}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.gone != nil {
+			defer context.AfterFunc(r.Context(), e.gone)()
+		}
+		guarded.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	e.url = server.URL
 	return e
@@ -203,11 +210,15 @@ func TestStatuses(t *testing.T) {
 		code    string
 		effects int64
 	}{
-		200: {200, "", 1}, 404: {404, "", 1}, 422: {422, "", 1}, 429: {429, "", 2}, 503: {503, "", 2}, 500: {409, "unknown", 1}, 502: {409, "unknown", 1},
+		200: {200, "", 1}, 404: {404, "", 1}, 422: {422, "", 1}, 429: {429, "", 2}, 503: {409, "unknown", 1}, 500: {409, "unknown", 1}, 502: {409, "unknown", 1}, 0: {409, "unknown", 1}, 1000: {409, "unknown", 1},
 	} {
 		e := newEndpoint(t, Options{}, nil)
 		e.handle = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
-		e.want("the first", e.ask("k", "1"), status, "", 1)
+		first := status
+		if status < 100 || status > 599 {
+			first = 500
+		}
+		e.want("the first", e.ask("k", "1"), first, "", 1)
 		e.want(fmt.Sprint("after ", status), e.ask("k", "1"), c.again, c.code, c.effects)
 	}
 }

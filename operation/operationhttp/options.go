@@ -2,10 +2,12 @@ package operationhttp
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/operation"
@@ -46,14 +48,14 @@ type Options struct {
 	Optional bool
 	// MaxBody is the largest body of a request, in bytes. Default 1 MiB. It is read whole before the handler runs.
 	MaxBody int64
-	// Timeout of a handler: its context ends, and from then on the outcome of a silent one is unknown. Default 30 s; at most an hour.
+	// Timeout of a handler: its context ends, and from then on the outcome of a silent one is unknown. That the caller goes does not end it. Default 30 s; at most an hour.
 	Timeout time.Duration
 	// Window is how long after its first attempt a handler may safely run again where the outcome of an attempt is unknown, because whatever it does is known by the same key.
 	// Default 0: never. [operation.Forever]: always.
 	Window time.Duration
 	// Known is what a status says. Default [StatusKnown].
 	Known func(status int) operation.Known
-	// Worker is the label of the attempts. Default none.
+	// Worker is the label of the attempts, to which a random text is added, by which an attempt is known for that of its request. Default none. Of a long one the beginning is taken.
 	Worker string
 	// Logger gets what a caller cannot be told. Default: none.
 	Logger *slog.Logger
@@ -62,10 +64,11 @@ type Options struct {
 // Everybody is a scope for a service whose callers may see each other's answers.
 func Everybody(*http.Request) (string, error) { return "", nil }
 
-// StatusKnown is what a status says by default: 429 and 503 that nothing was done, for now; any other from 500 that nobody knows; and everything else is an answer.
+// StatusKnown is what a status says by default: 429 that nothing was done, for now; any from 500 that nobody knows; and everything else is an answer. 503 is among those that nobody knows: [http.TimeoutHandler] answers with it
+// while the handler is still at work, and many a handler does after half of its work. A service whose 503 always means that nothing was done says so with [Options.Known].
 func StatusKnown(status int) operation.Known {
 	switch {
-	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+	case status == http.StatusTooManyRequests:
 		return operation.NotSent
 	case status >= 500:
 		return operation.NoAnswer
@@ -109,7 +112,8 @@ func (o Options) complete() (Options, error) {
 
 // claim asks for one operation, for as long as its handler may run.
 func (o Options) claim(id string) operation.ClaimRequest {
-	return operation.ClaimRequest{Worker: o.Worker, TTL: o.Timeout, Limit: 1, ID: id, Kinds: []operation.KindClaim{
+	label := strings.TrimSpace(o.Worker[:min(len(o.Worker), operation.MaxWorker-32)] + " " + rand.Text())
+	return operation.ClaimRequest{Worker: strings.ToValidUTF8(label, ""), TTL: o.Timeout, Limit: 1, ID: id, Kinds: []operation.KindClaim{
 		{Kind: o.Kind, Limit: 1, Timeout: o.Timeout, Window: o.Window, MaxAttempts: operation.MaxAttempts},
 	}}
 }

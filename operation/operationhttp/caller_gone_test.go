@@ -1,0 +1,121 @@
+package operationhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/operation"
+)
+
+// TestCallerGone: a caller that gives up waiting takes nothing away from the handler, and gets its answer when it asks again.
+func TestCallerGone(t *testing.T) {
+	e := newEndpoint(t, Options{}, nil)
+	inside, gone, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	e.handle = func(w http.ResponseWriter, r *http.Request) {
+		inside <- struct{}{}
+		<-gone
+		ended <- r.Context().Err()
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, "done")
+	}
+	e.gone = sync.OnceFunc(func() { close(gone) })
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/charges", strings.NewReader("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(KeyHeader, "k")
+	done := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		done <- err
+	}()
+	<-inside
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that went got %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the handler's context has ended with its caller: %v", err)
+	}
+	if rec, err := operation.Wait(t.Context(), e.store, "http::k"); err != nil || rec.State != operation.Succeeded {
+		t.Fatalf("%v, %v", rec.State, err)
+	}
+	again := e.ask("k", "1")
+	e.want("again", again, 201, "", 1)
+	if again.body != "done" {
+		t.Errorf("%q", again.body)
+	}
+}
+
+// TestSilentHandler: one that returns without a word because its time is over has not said that it was done.
+func TestSilentHandler(t *testing.T) {
+	e := newEndpoint(t, Options{Timeout: 10 * time.Millisecond}, nil)
+	e.handle = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	e.want("a handler whose time was over", e.ask("k", "1"), 500, "unknown", 1)
+	if again := e.ask("k", "1"); again.status != 409 || again.code != "unknown" {
+		t.Errorf("again: %+v", again)
+	}
+	e = newEndpoint(t, Options{}, nil) // within its time, net/http takes it for 200
+	e.handle = func(http.ResponseWriter, *http.Request) {}
+	e.want("nothing to say", e.ask("k", "1"), 200, "", 1)
+	e.want("again", e.ask("k", "1"), 200, "", 1)
+}
+
+// replyLost is a store whose first claim is made, and not told of.
+type replyLost struct {
+	Store
+	lost bool
+}
+
+func (s *replyLost) Claim(ctx context.Context, req operation.ClaimRequest) ([]operation.Job, error) {
+	jobs, err := s.Store.Claim(ctx, req)
+	if !s.lost && err == nil {
+		s.lost = true
+		return nil, &operation.UnknownError{Op: "claim", Err: errors.New("connection reset")}
+	}
+	return jobs, err
+}
+
+// TestClaimReplyLost: an attempt that no handler was called for is known to be none.
+func TestClaimReplyLost(t *testing.T) {
+	e := newEndpoint(t, Options{Worker: strings.Repeat("w", operation.MaxWorker)}, func(s Store) Store { return &replyLost{Store: s} })
+	e.want("the reply is lost", e.ask("k", "1"), 503, "unavailable", 0)
+	e.want("again", e.ask("k", "1"), 201, "", 1)
+}
+
+// TestCallerGoneBeforeTheClaim: the claim is not made with the caller's context, or its reply would be lost with the caller.
+func TestCallerGoneBeforeTheClaim(t *testing.T) {
+	e := newEndpoint(t, Options{}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	guard, err := New(&leavesAt{Store: e.store, leave: cancel}, Options{Scope: Everybody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/charges", strings.NewReader("1"))
+	req.Header.Set(KeyHeader, "k")
+	guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Context().Err()) })).ServeHTTP(httptest.NewRecorder(), req)
+	if rec, err := e.store.Get(t.Context(), "http::k"); err != nil || rec.State != operation.Succeeded {
+		t.Errorf("%v, %v", rec.State, err)
+	}
+}
+
+type leavesAt struct {
+	Store
+	leave context.CancelFunc
+}
+
+func (s *leavesAt) Submit(ctx context.Context, req operation.SubmitRequest) (operation.Submitted, error) {
+	defer s.leave()
+	return s.Store.Submit(ctx, req)
+}
