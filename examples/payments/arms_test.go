@@ -45,7 +45,7 @@ func arms(timeout time.Duration) []arm {
 			terms: payments.Terms{Keeps: operation.Forever, Timeout: timeout},
 			// Another attempt decides, so that nothing stays open for which one may follow. None follows a wish to cancel, nor the last one; and then a look-up decides only where the provider has something to show.
 			mayStayOpen: func(rec *operation.Record, t flakypay.Tally) bool {
-				return t.Effects == 0 && !t.RefusedFinally && (rec.CancelWished || len(rec.Attempts) >= defaultAttempts)
+				return t.Effects == 0 && !t.RefusedFinally && (rec.CancelWished || sent(rec) >= defaultAttempts)
 			},
 		},
 		{

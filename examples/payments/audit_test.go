@@ -75,6 +75,7 @@ func TestAudit(t *testing.T) {
 }
 
 func audit(t *testing.T, a arm, store string, n int, p pace, c chaos) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(n)*20*time.Millisecond)
 	defer cancel()
 	began := time.Now()

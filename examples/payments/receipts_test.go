@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -51,7 +52,7 @@ func readBook(name string) (all []receipt, err error) {
 	lines := bufio.NewReader(file)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
 		var r receipt
