@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"slices"
 
 	"github.com/tenure-go/tenure/operation"
@@ -35,7 +34,7 @@ func (o *Operations) write(ctx context.Context, op, id string, weight int, f fun
 
 func (o *Operations) writeAs(ctx context.Context, r *request, id string, urgent bool, f func(*opBatch) error) error {
 	r.do = func(b *batch) error {
-		ob := &opBatch{conn: writerConn{o.store}, now: b.now, wall: o.store.cfg.wall, token: b.token}
+		ob := &opBatch{txWork: b.work(), wall: o.store.cfg.wall, token: b.token}
 		err := f(ob)
 		if ob.err != nil {
 			return b.fail(ob.err)
@@ -48,28 +47,7 @@ func (o *Operations) writeAs(ctx context.Context, r *request, id string, urgent 
 
 // read runs f on one state of the file, without any lock.
 func (o *Operations) read(ctx context.Context, op string, f func(*opBatch) error) error {
-	err := o.store.checkIdentity()
-	if err == nil {
-		err = o.store.writer.why()
-	}
-	if err != nil {
-		return &operation.UnavailableError{Op: op, Err: err}
-	}
-	tx, err := o.store.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return &operation.UnavailableError{Op: op, Err: o.store.describe(err)}
-	}
-	defer tx.Rollback()
-	b, err := o.store.opBatchIn(ctx, tx, readClock)
-	if err == nil {
-		err = f(b)
-		if b.err != nil {
-			err = b.err
-		} else {
-			return err
-		}
-	}
-	return &operation.UnavailableError{Op: op, Err: o.store.describe(err)}
+	return asOperationError("", o.store.readWork(ctx, op, func(w *txWork) error { return f(&opBatch{txWork: w, wall: o.store.cfg.wall}) }))
 }
 
 // Submit implements [operation.Store].

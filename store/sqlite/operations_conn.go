@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/tenure-go/tenure/lease"
 )
 
 // TX is a transaction that is open: a *sql.Tx of the caller's own, or the [*Tx] of [Store.Fenced].
@@ -96,9 +98,9 @@ const (
 	lockClock = `UPDATE tenure_authority SET mark = mark RETURNING id, boot_id, anchor, mark`
 )
 
-// opBatchIn runs the statements of operations in a transaction that is not the writer's. The clock is read after the lock was won, if lock takes one. The
+// workIn is for statements in a transaction that is not the writer's. The clock is read after the lock was won, if lock takes one. The
 // error is the driver's, or says that this is not the store's file, or that its clock cannot be told.
-func (s *Store) opBatchIn(ctx context.Context, tx TX, lock string) (*opBatch, error) {
+func (s *Store) workIn(ctx context.Context, tx TX, lock string) (*txWork, error) {
 	var id []byte
 	var boot string
 	var anchor, mark int64
@@ -111,14 +113,42 @@ func (s *Store) opBatchIn(ctx context.Context, tx TX, lock string) (*opBatch, er
 	if boot != s.bootID {
 		return nil, s.otherBoot()
 	}
-	return &opBatch{conn: txConn{ctx, tx}, now: max(mark, anchor+int64(s.kernel())), wall: s.cfg.wall}, nil
+	return &txWork{conn: txConn{ctx, tx}, now: max(mark, anchor+int64(s.kernel()))}, nil
 }
 
-// inTx is opBatchIn for a call in a caller's transaction, with the errors that it tells.
-func (s *Store) inTx(ctx context.Context, tx TX, op string) (*opBatch, error) {
-	b, err := s.opBatchIn(ctx, tx, lockClock)
+// inTx is workIn for a call in a caller's transaction, with the errors that it tells.
+func (s *Store) inTx(ctx context.Context, tx TX, op string) (*txWork, error) {
+	w, err := s.workIn(ctx, tx, lockClock)
 	if err != nil {
 		return nil, fmt.Errorf("%s in a transaction: %w", op, err)
 	}
-	return b, nil
+	return w, nil
 }
+
+// readWork runs f on one state of the file, without any lock. Where SQL fails, the error is a [*lease.UnavailableError]; else it is f's.
+func (s *Store) readWork(ctx context.Context, op string, f func(*txWork) error) error {
+	err := s.checkIdentity()
+	if err == nil {
+		err = s.writer.why()
+	}
+	if err != nil {
+		return &lease.UnavailableError{Op: op, Err: err}
+	}
+	tx, err := s.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return &lease.UnavailableError{Op: op, Err: s.describe(err)}
+	}
+	defer tx.Rollback()
+	w, err := s.workIn(ctx, tx, readClock)
+	if err == nil {
+		err = f(w)
+		if w.err == nil {
+			return err
+		}
+		err = w.err
+	}
+	return &lease.UnavailableError{Op: op, Err: s.describe(err)}
+}
+
+// work is for statements in the writer's transaction.
+func (b *batch) work() *txWork { return &txWork{conn: writerConn{b.store}, now: b.now} }

@@ -12,61 +12,9 @@ import (
 
 // opBatch is what a transaction does with operations. What follows from what is learned is said by the rules of package operation alone; here stands what is read and written.
 type opBatch struct {
-	conn  opConn
-	now   int64        // authority time, read after the writer lock was won
+	*txWork
 	wall  func() int64 // nanoseconds of Unix time, for instants that a provider enforces
 	token func() int64 // draws a number; nil where none may be drawn
-	wrote bool
-	err   error // the SQL error that ends the transaction
-}
-
-// fail records the SQL error that ends the transaction and returns it.
-func (b *opBatch) fail(err error) error {
-	if b.err == nil {
-		b.err = err
-	}
-	return err
-}
-
-// exec runs a statement that writes, and returns how many rows it moved.
-func (b *opBatch) exec(text string, args ...any) (int64, error) {
-	result, err := b.conn.exec(text, args...)
-	if err != nil {
-		return 0, b.fail(err)
-	}
-	n, err := result.RowsAffected()
-	if err != nil {
-		return 0, b.fail(err)
-	}
-	b.wrote = b.wrote || n > 0
-	return n, nil
-}
-
-// one is exec where just one row must move.
-func (b *opBatch) one(text string, args ...any) error {
-	n, err := b.exec(text, args...)
-	if err == nil && n != 1 {
-		err = b.fail(affectedError(n))
-	}
-	return err
-}
-
-// each calls scan for each row of a query.
-func (b *opBatch) each(scan func(*sql.Rows) error, text string, args ...any) error {
-	rows, err := b.conn.query(text, args...)
-	if err != nil {
-		return b.fail(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return b.fail(err)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return b.fail(err)
-	}
-	return nil
 }
 
 // noAgain and ownResult stand in columns where there is nothing else.

@@ -19,10 +19,11 @@ func (o *Operations) SubmitTx(ctx context.Context, tx TX, req operation.SubmitRe
 		return operation.Submitted{}, err
 	}
 	req.Request = bytes.Clone(req.Request)
-	b, err := o.store.inTx(ctx, tx, "submit")
+	w, err := o.store.inTx(ctx, tx, "submit")
 	if err != nil {
 		return operation.Submitted{}, err
 	}
+	b := &opBatch{txWork: w, wall: o.store.cfg.wall}
 	submitted, err := b.submit(req)
 	if b.err != nil {
 		return operation.Submitted{}, fmt.Errorf("submit of %q in a transaction: %w", req.ID, b.err)
@@ -40,10 +41,11 @@ func (o *Operations) CompleteTx(ctx context.Context, tx TX, done operation.Compl
 	if err := done.Check(); err != nil {
 		return err
 	}
-	b, err := o.store.inTx(ctx, tx, "complete")
+	w, err := o.store.inTx(ctx, tx, "complete")
 	if err != nil {
 		return err
 	}
+	b := &opBatch{txWork: w, wall: o.store.cfg.wall}
 	err = b.complete(&done)
 	if b.err != nil {
 		return fmt.Errorf("complete of %q in a transaction: %w", done.ID, b.err)
