@@ -53,6 +53,13 @@ func operationTrials() []trial {
 			twins: map[string][]edit{"a submission without the order's lock": {{"op_submit", orderLock, ""}}},
 		},
 		{
+			name: "an operation is cancelled while the one before it is decided",
+			run:  cancelledMeanwhile,
+			twins: map[string][]edit{
+				"the row is locked before its order": {{"op_lock", "SELECT o.ord INTO v_ord", "PERFORM 1 FROM tenure.operation o WHERE o.id = p_id FOR NO KEY UPDATE;\n\tSELECT o.ord INTO v_ord"}},
+			},
+		},
+		{
 			name: "an attempt's timeout passes while its renewal waits",
 			run:  renewedTooLate,
 			twins: map[string][]edit{
@@ -184,6 +191,35 @@ func submittedMeanwhile(ctx context.Context, r *rig) error {
 		if errs, err := f.ops.Complete(ctx, []operation.Completion{done(jobs[0])}); err != nil || errs[0] != nil {
 			return fmt.Errorf("%v, %w", errs, err)
 		}
+	}
+	return nil
+}
+
+func cancelledMeanwhile(ctx context.Context, r *rig) error {
+	f := in(r)
+	for _, id := range []string{"a", "b"} {
+		if _, err := f.ops.Submit(ctx, ordered(id)); err != nil {
+			return err
+		}
+	}
+	job := f.begin()
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `SELECT pg_advisory_xact_lock(tenure.op_order('k'))`) // as a transaction that is about to decide a
+	cancelling := start(func() error { _, err := f.ops.Cancel(ctx, "b", ""); return err })
+	if !r.blocked(ctx, 1, cancelling) {
+		return broken("a decision in an order did not wait for another one: %v", <-cancelling)
+	}
+	err := f.ops.CompleteTx(ctx, x, done(job))
+	if err == nil {
+		x.commit(ctx)
+	} else {
+		x.rollback(ctx)
+	}
+	if err := errors.Join(err, <-cancelling); err != nil {
+		return broken("two decisions of one order were in each other's way: %v", err)
+	}
+	if n, log := deadlocks(r.harness); n > 0 {
+		return broken("%d deadlocks: %.500s", n, log)
 	}
 	return nil
 }
