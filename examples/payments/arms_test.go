@@ -17,6 +17,7 @@ type arm struct {
 	terms       payments.Terms
 	attempts    int  // of one operation at most; 0: the default
 	forgets     bool // what was not delivered is unknown for ever
+	deaf        bool // the shop's webhook acknowledges, and records nothing: a twin
 	mayStayOpen func(rec *operation.Record, t flakypay.Tally) bool
 }
 
@@ -46,6 +47,15 @@ func arms(timeout time.Duration) []arm {
 			// Another attempt decides, so that nothing stays open for which one may follow. None follows a wish to cancel, nor the last one; and then a look-up decides only where the provider has something to show.
 			mayStayOpen: func(rec *operation.Record, t flakypay.Tally) bool {
 				return t.Effects == 0 && !t.RefusedFinally && (rec.CancelWished || sent(rec) >= defaultAttempts)
+			},
+		},
+		{
+			name:    "lapses", // keeps a key for a time; half of that is the margin for what is on its way
+			config:  flakypay.Config{Forget: flakypay.Forget{After: 40 * timeout}},
+			terms:   payments.Terms{Keeps: 40 * timeout, Margin: 20 * timeout, Timeout: timeout},
+			forgets: true,
+			mayStayOpen: func(rec *operation.Record, t flakypay.Tally) bool {
+				return !knowable(rec, t)
 			},
 		},
 		{

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tenure-go/tenure/examples/payments"
 	"github.com/tenure-go/tenure/internal/flakypay"
 )
 
@@ -116,7 +115,7 @@ func (f failing) Read([]byte) (int, error) {
 // hearing notes webhooks before they are recorded.
 type hearing struct {
 	book *book
-	next *payments.Webhook
+	next http.Handler
 }
 
 func (h *hearing) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"sync"
@@ -43,7 +44,11 @@ func begin(t *testing.T, a arm, n int, p pace, ops operation.Backend) *trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hook := httptest.NewServer(&hearing{b, &payments.Webhook{Operations: ops, Logger: slog.New(slog.DiscardHandler)}})
+	var webhook http.Handler = &payments.Webhook{Operations: ops, Logger: slog.New(slog.DiscardHandler)}
+	if a.deaf {
+		webhook = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	}
+	hook := httptest.NewServer(&hearing{b, webhook})
 	t.Cleanup(func() {
 		hook.Close()
 		_ = b.file.Close() // nothing is written any more

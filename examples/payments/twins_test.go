@@ -78,7 +78,9 @@ func played(t *testing.T, a arm, name string) *verdict {
 // caught holds the judge to a twin, and to what is right under the same provider.
 func caught(t *testing.T, a arm, name, complaint string) {
 	t.Helper()
-	for _, wrong := range played(t, a, "").wrong {
+	right := a
+	right.deaf = false
+	for _, wrong := range played(t, right, "").wrong {
 		t.Error(wrong)
 	}
 	v := played(t, a, name)
@@ -140,4 +142,14 @@ func TestForgottenKeySentAgainIsCaught(t *testing.T) {
 	a := armOf(t, "forgets", timeout)
 	a.config.Chances = []flakypay.Chance{{Fault: lost, P: 0.3}}
 	caught(t, a, oldKeyIsSent, fmt.Sprintf("%d effects", 2))
+}
+
+// The judge catches a webhook that acknowledges what it has not recorded: the provider does not say it again.
+func TestWebhookThatForgetsIsCaught(t *testing.T) {
+	t.Parallel()
+	late, _ := flakypay.Named("late-webhook")
+	a := armOf(t, "forgets", 100*time.Millisecond)
+	a.deaf = true
+	a.config.Chances = []flakypay.Chance{{Fault: late, P: 0.3}}
+	caught(t, a, "", "undecided although an answer that was delivered decides it")
 }
