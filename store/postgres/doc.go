@@ -2,5 +2,6 @@
 // functions any language can call. This package calls them, and coalesces what many goroutines of one session ask for.
 //
 // [Migrate] installs the schema. [New] makes a store on a program's own pool; [Open] makes the pool too. The strict check and
-// the marks are for transactions of the caller's own ([Verify], [Enter], [Admit]) or of the store's ([Store.Fenced]).
+// the marks are for transactions of the caller's own ([Verify], [Enter], [Admit]) or of the store's ([Store.Fenced]). [Store.Operations] keeps operations in the same
+// database, by functions of the same schema.
 package postgres
