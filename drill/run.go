@@ -27,7 +27,7 @@ type Options struct {
 	S3 string
 	// Folder is where fence-file makes a folder for its files, absolute; it is removed afterwards. Empty: where the system keeps temporary files.
 	Folder string
-	Rounds int // 1 to MaxRounds; 0: the scenario's own number
+	Rounds int // 1 to the scenario's MaxRounds; 0: the scenario's own number
 	// Unfenced turns the resource's checks off. The drill is then ok if the damage is seen.
 	Unfenced bool
 	// HighWater has the resource check by its mark instead of strictly. Not for the story, nor for drills inside transactions.
@@ -104,8 +104,8 @@ func (o *Options) complete() (Scenario, error) {
 		return sc, fmt.Errorf("%w: only the drill pause sends its late write through the API", ErrOption)
 	case o.ThroughAPI && o.Unfenced:
 		return sc, fmt.Errorf("%w: the API always checks, there is no unfenced form of it", ErrOption)
-	case o.Rounds < 0 || o.Rounds > MaxRounds:
-		return sc, fmt.Errorf("%w: want 1 to %d rounds, got %d", ErrOption, MaxRounds, o.Rounds)
+	case o.Rounds < 0 || o.Rounds > sc.MaxRounds():
+		return sc, fmt.Errorf("%w: want 1 to %d rounds, got %d", ErrOption, sc.MaxRounds(), o.Rounds)
 	case len(o.Self) == 0:
 		return sc, fmt.Errorf("%w: no way to start the workers", ErrOption)
 	case sc.needsStop && !canStop():

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/drill/model"
+	"github.com/tenure-go/tenure/internal/flakypay"
 )
 
 // Scenario is one drill: what is done to a holder, what that shows, and what it is without enforcement.
@@ -42,8 +43,16 @@ type Scenario struct {
 	whole       func(ctx context.Context, o Options, sc Scenario) (Report, error) // plays all of it, instead of play
 }
 
-// MaxRounds is the largest number of rounds of one drill.
+// MaxRounds is the largest number of rounds of any drill.
 const MaxRounds = 1000
+
+// MaxRounds is the largest number of rounds of this drill.
+func (s Scenario) MaxRounds() int {
+	if s.Payments { // in each of two variants a request waits at a gate of its own, of which the provider has so many; some rounds are begun again
+		return flakypay.MaxGates * 2 / 5
+	}
+	return MaxRounds
+}
 
 const noCheck = "The resource takes every write without looking at its claim. The late write replaces what the successor wrote, and nobody is told."
 

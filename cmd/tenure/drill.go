@@ -132,7 +132,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.drill(cmd.Context(), s, f) },
 	}
-	cmd.Flags().IntVar(&f.rounds, "rounds", s.Rounds, fmt.Sprintf("how often it is played, 1 to %d", drill.MaxRounds))
+	cmd.Flags().IntVar(&f.rounds, "rounds", s.Rounds, fmt.Sprintf("how often it is played, 1 to %d", s.MaxRounds()))
 	off := "the resource's checks"
 	if s.OwnServers {
 		off = "the jump of a new incarnation"
@@ -162,7 +162,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 // drill plays a scenario and prints its report.
 func (a *app) drill(ctx context.Context, s drill.Scenario, f drillFlags) error {
 	if f.rounds < 1 {
-		return usagef("want 1 to %d rounds, got %d", drill.MaxRounds, f.rounds)
+		return usagef("want 1 to %d rounds, got %d", s.MaxRounds(), f.rounds)
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -85,7 +85,7 @@ func TestDrillUsage(t *testing.T) {
 		{"drill", "failover", "--store", "postgres://app@127.0.0.1/shop"}, {"drill", "pause-in-transaction"}, {"drill", "story", "--high-water"},
 		{"drill", "pause-in-transaction", "--store", "memory:"}, {"drill", "pause", "--high-water", "--unfenced"},
 		{"drill", "fence-object"}, {"drill", "fence-object", "--s3", "127.0.0.1:7070"}, {"drill", "pause", "--s3", "http://127.0.0.1:7070/bucket"},
-		{"drill", "cancel-race", "--high-water"}, {"drill", "cancel-race", "--store", "memory:"}, {"drill", "pause", "--folder", "."}, {"drill", "fence-file", "--high-water"}, {"drill", "fence-file", "--store", "memory:"},
+		{"drill", "cancel-race", "--high-water"}, {"drill", "cancel-race", "--rounds", "1000"}, {"drill", "cancel-race", "--store", "memory:"}, {"drill", "pause", "--folder", "."}, {"drill", "fence-file", "--high-water"}, {"drill", "fence-file", "--store", "memory:"},
 	} {
 		if got := w.do(args...); got.code != exitUsage || !strings.HasPrefix(got.last(), "tenure: ") || got.stdout != "" {
 			t.Errorf("%q: exit %d, %q\n%s", args, got.code, got.stdout, got.stderr)
