@@ -73,6 +73,9 @@ func (e *DrainError) Error() string {
 // Is makes the error match [ErrDrain].
 func (e *DrainError) Is(target error) bool { return target == ErrDrain }
 
+// errDeaf is of an inquiry that did not return in time.
+var errDeaf = errors.New("worker: the inquiry did not return after its context had ended")
+
 // finalError marks a refusal for good. See [Final].
 type finalError struct{ err error }
 

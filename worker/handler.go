@@ -41,7 +41,8 @@ type Handler[Req, Res any] struct {
 	// Window is how long the provider knows an effect by its key, after the first attempt, less your margin: while another attempt would end within it, an unknown outcome is followed by one. 0: never.
 	// [operation.Forever]: the effect is the same however often it is asked for. Otherwise longer than what the store gives an attempt: the Timeout, and the worker's own times in addition.
 	Window time.Duration
-	// NotAfter is how long after the first attempt the provider itself refuses the effect, because every attempt carries that instant. 0: it does not.
+	// NotAfter is how long after the first attempt the provider itself refuses the effect, because every attempt carries that instant. 0: it does not; and then an operation of which an earlier attempt, under another version of
+	// the handler, carried one is not sent by this one, or "it has passed" would say nothing of what this one has sent.
 	NotAfter    time.Duration
 	MaxAttempts int // of one operation, those that were not sent left out; default (0) 25, most [operation.MaxAttempts]
 	Concurrency int // attempts of this kind at once in one worker; default (0) 10, most 1000
@@ -131,7 +132,12 @@ func decode[T any](raw []byte) (v T, err error) {
 
 // encoder makes what is stored of a result. The effect has happened, so that a result which cannot be stored is left out, and the reason says so.
 func encoder[Res any](redact func(Res) Res) func(any) ([]byte, string) {
-	return func(v any) ([]byte, string) {
+	return func(v any) (raw []byte, problem string) {
+		defer func() { // in Redact, or in a method of the type's own; what it panics with may hold what was to be left out
+			if recover() != nil {
+				raw, problem = nil, "the result was not stored: making what is stored of it panicked"
+			}
+		}()
 		res, ok := v.(Res)
 		if !ok && v != nil {
 			return nil, fmt.Sprintf("the result was not stored: it is a %T, not a %T", v, res)

@@ -28,7 +28,7 @@ func (r *Reconciler) handle(ctx context.Context, p *provider, rec *operation.Rec
 // inquire asks the provider, and records what it found. An error decides nothing; neither does the operation's age.
 func (r *Reconciler) inquire(ctx context.Context, p *provider, e *Entry, rec *operation.Record) {
 	began := time.Now()
-	inq, err := r.ask(ctx, e, rec)
+	inq, err := r.ask(ctx, p, e, rec)
 	if ctx.Err() != nil && err != nil { // the reconciler stops: nothing is known of the provider
 		p.leave()
 		return
@@ -45,20 +45,52 @@ func (r *Reconciler) inquire(ctx context.Context, p *provider, e *Entry, rec *op
 	r.record(ctx, rec, inq)
 }
 
-// ask runs the handler's inquiry under a budget. Its panic is an error.
-func (r *Reconciler) ask(ctx context.Context, e *Entry, rec *operation.Record) (inq operation.Inquiry, err error) {
+// ask runs the handler's inquiry under a budget. One that does not return after its time is left behind: it is a failure like any other, and what it returns later is asked for again.
+func (r *Reconciler) ask(ctx context.Context, p *provider, e *Entry, rec *operation.Record) (operation.Inquiry, error) {
 	b, err := budget.Start(ctx, e.timeout, budget.Reserve(e.reserve))
 	if err != nil {
-		return inq, err
+		return operation.Inquiry{}, err
 	}
 	defer b.End()
+	done := make(chan struct{})
+	found := struct {
+		inq operation.Inquiry
+		err error
+	}{err: &InvalidError{fmt.Sprintf("the handler of %q", e.name), "inquire", "it ended its goroutine"}}
+	left := false // under the provider's lock
+	go func() {
+		defer func() {
+			close(done)
+			p.returned(&left)
+		}()
+		found.inq, found.err = r.call(b.Context(), e, rec)
+	}()
+	select {
+	case <-done:
+		return found.inq, found.err
+	case <-b.Context().Done():
+	}
+	grace := time.NewTimer(defaultGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return found.inq, found.err
+	case <-grace.C:
+	}
+	p.leaveBehind(&left, done)
+	r.o.Logger.ErrorContext(ctx, "worker: an inquiry does not return although its context has ended", "kind", rec.Kind, "id", rec.ID)
+	return operation.Inquiry{}, errDeaf
+}
+
+// call calls the handler. Its panic is an error.
+func (r *Reconciler) call(ctx context.Context, e *Entry, rec *operation.Record) (inq operation.Inquiry, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			r.o.Logger.ErrorContext(ctx, "worker: an inquiry panicked", "kind", rec.Kind, "id", rec.ID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			err = &InvalidError{fmt.Sprintf("the handler of %q", e.name), "inquire", "it panicked"}
 		}
 	}()
-	return e.inquire(b.Context(), rec)
+	return e.inquire(ctx, rec)
 }
 
 // silence is err where the provider has not answered; nil where it has, or where the fault is on this side.

@@ -31,6 +31,7 @@ type provider struct {
 	counted time.Time
 	width   int // inquiries that may run at once
 	asking  int
+	behind  int       // inquiries that have not returned after their time
 	failing int       // in a row
 	since   time.Time // of the first of them
 	heard   time.Time // when it last answered
@@ -61,6 +62,9 @@ func (p *provider) room() (n int, pause time.Duration) {
 	now := time.Now()
 	p.tokens = min(p.tokens+p.rate*now.Sub(p.counted).Seconds(), float64(p.most))
 	p.counted = now
+	if p.behind >= p.most {
+		return 0, probeMost // one of them returns
+	}
 	if p.down {
 		switch left := p.next.Sub(now); {
 		case p.asking > 0:
@@ -96,6 +100,28 @@ func (p *provider) rest(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// leaveBehind counts an inquiry that has not returned after its time, unless it has just now. left is its own, and tells [provider.returned].
+func (p *provider) leaveBehind(left *bool, done <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-done:
+	default:
+		*left = true
+		p.behind++
+	}
+}
+
+// returned takes in that an inquiry has returned, which may have been left behind.
+func (p *provider) returned(left *bool) {
+	p.mu.Lock()
+	if *left {
+		p.behind--
+	}
+	p.mu.Unlock()
+	poke(p.done)
 }
 
 // leave counts an operation that was taken up and needed no answer of the provider.
@@ -151,6 +177,6 @@ func (p *provider) figures() ProviderStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats
-	s.Down, s.Asking = p.down, p.asking
+	s.Down, s.Asking, s.Abandoned = p.down, p.asking, p.behind
 	return s
 }

@@ -129,7 +129,7 @@ func (r *Reconciler) join(e *Entry) error {
 }
 
 // Run works until ctx ends, and returns nil: while it owns the name, where it was given an authority. Whoever loses the name stops, and waits for it again. It returns an error matching [lease.ErrInvalid] if the session's settings make no sense. It returns when the inquiries
-// that it has begun have returned, whose contexts end; an Inquire that ignores its own holds it up.
+// that it has begun have returned, whose contexts end. One that ignores its own is left behind a second later; with as many of a provider as may run at once, nothing more is asked of it until one returns.
 func (r *Reconciler) Run(ctx context.Context) error {
 	defer r.sessions.close(context.WithoutCancel(ctx))
 	for ctx.Err() == nil {
@@ -261,6 +261,7 @@ type ProviderStats struct {
 	Outages       uint64
 	Asked, Failed uint64
 	Asking        int // now
+	Abandoned     int // inquiries that have not returned after their time, now
 	Took, Longest time.Duration
 }
 

@@ -14,6 +14,7 @@ import (
 const (
 	reportFirst = 10 * time.Millisecond // between two tries to record, doubling up to failMost
 	reportBytes = 8 << 20               // of results in one call
+	slowMost    = 3                     // failures of one call, before it is made in parts
 	lateMost    = 30 * time.Second      // for recording what an abandoned handler returns
 )
 
@@ -49,13 +50,13 @@ func (w *Worker) takeReports() []*task {
 	return batch
 }
 
-// complete asks until it is known what became of the reports, or ctx ends. Asking again does no harm: a report that was recorded is stale, and as evidence it agrees with the record.
+// complete asks until it is known what became of the reports, or ctx ends. What fails again and again, and not because the store is away, is asked in parts: all of it may be more than the store can record within a call. Asking again does no harm: a report that was recorded is stale, and as evidence it agrees with the record.
 func (w *Worker) complete(ctx context.Context, batch []*task) {
 	all := make([]operation.Completion, len(batch))
 	for i, t := range batch {
 		all[i] = t.report
 	}
-	failed := false
+	failed, slow := false, 0
 	for pause := reportFirst; ; pause = min(2*pause, failMost) {
 		call, cancel := context.WithTimeout(ctx, callMost)
 		errs, err := w.source.Complete(call, all)
@@ -70,7 +71,7 @@ func (w *Worker) complete(ctx context.Context, batch []*task) {
 			}
 			w.recorded(batch, errs)
 			return
-		case errors.Is(err, operation.ErrInvalid) && len(batch) > 1: // strangers share no fate
+		case (errors.Is(err, operation.ErrInvalid) || slow >= slowMost) && len(batch) > 1: // strangers share no fate
 			w.complete(ctx, batch[:len(batch)/2])
 			w.complete(ctx, batch[len(batch)/2:])
 			return
@@ -82,8 +83,11 @@ func (w *Worker) complete(ctx context.Context, batch []*task) {
 			w.o.Logger.Warn("worker: recording reports failed; asking again", "reports", len(all), "err", err)
 		}
 		failed = true
-		for _, t := range batch {
-			t.again = t.again || !errors.Is(err, operation.ErrUnavailable)
+		if !errors.Is(err, operation.ErrUnavailable) {
+			slow++
+			for _, t := range batch {
+				t.again = true
+			}
 		}
 		if !sleep(ctx, around(pause)) {
 			return

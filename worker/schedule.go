@@ -179,6 +179,9 @@ func (p *planned) latest(now time.Time) time.Time {
 		within = skipWithin
 	}
 	from := now.Add(-within)
+	if p.done.After(now.Add(skipWithin)) { // by a clock that was ahead, and is right now: what was submitted is known to the store
+		p.done = time.Time{}
+	}
 	if p.done.After(from) {
 		from = p.done
 	}

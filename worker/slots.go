@@ -65,6 +65,10 @@ func (w *Worker) attempt(t *task) bool {
 	if err != nil { // nobody can do it, today or later, and nothing was sent
 		return w.ended(t, operation.Answer{Known: operation.Refused, Final: true, Reason: e.reason((&undecodableError{"request", err}).Error())}, 0)
 	}
+	if !t.attempt.job.NotAfter.IsZero() && e.notAfter == 0 {
+		reason := "earlier attempts carry an instant after which the provider refuses the effect, and this worker's handler has none: a version that has is to send it"
+		return w.ended(t, operation.Answer{Known: operation.NotSent, Reason: reason}, e.retryIn(t.attempt.job.Ordinal, 0))
+	}
 	ctx, cancel := context.WithCancelCause(w.hard)
 	defer cancel(nil)
 	w.mu.Lock()
