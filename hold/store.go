@@ -120,8 +120,8 @@ type Line struct {
 // PlaceRequest asks for a hold.
 type PlaceRequest struct {
 	ID    fence.ID
-	Actor string // who holds: 1 to MaxActor bytes, likewise. It is compared in every later call, and is no proof: whoever calls has authenticated it
-	Lines []Line // 1 to MaxLines; those of one item are summed
+	Actor string        // who holds: 1 to MaxActor bytes, likewise. It is compared in every later call, and is no proof: whoever calls has authenticated it
+	Lines []Line        // 1 to MaxLines; those of one item are summed
 	TTL   time.Duration // a store may keep it to the microsecond, and compares a repetition as kept
 	// MaxHolds and MaxUnits bound what the actor may hold live, this hold included; 0: no bound. Holds of one actor are placed one after the other where one is given.
 	MaxHolds, MaxUnits int64
@@ -139,7 +139,7 @@ type ConfirmRequest struct {
 type Hold struct {
 	ID        fence.ID
 	Actor     string
-	Lines     []Line // summed, by name
+	Lines     []Line        // summed, by name
 	TTL       time.Duration // as it was placed: an extension does not change it
 	State     State
 	Left      time.Duration // until it expires, by the store's clock when it answered; 0 unless held
