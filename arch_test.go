@@ -59,8 +59,10 @@ func importTable() []importRow {
 			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
 		{"operation/operationtest", []string{"fence", "operation"},
 			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
+		{"hold/holdtest", []string{"fence", "hold"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
 		{"store/memory", []string{"fence", "hold", "lease", "operation", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
-		{"store/sqlite", []string{"fence", "lease", "operation", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
+		{"store/sqlite", []string{"fence", "lease", "operation", "hold", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
 			"a store imports its own driver and no sibling"},
 		{"store/postgres", []string{"fence", "lease", "operation", "internal/clock", "github.com/jackc/pgx/v5"}, "a store imports its own driver and no sibling"},
 		{"drill/...", []string{"fence", "fence/file", "fence/object/...", "budget", "lease", "operation", "worker", "store/...", "drill/...", "internal/clock", "internal/flakypay", "internal/supervise", "internal/upstream", "fence/fencehttp", "internal/testdb/pgserver", "github.com/jackc/pgx/v5", "github.com/minio/minio-go/v7", "golang.org/x/sys"},
@@ -77,7 +79,7 @@ func importTable() []importRow {
 // stands for all.
 func testImportTable() []importRow {
 	return []importRow{
-		{"...", []string{"fence", "lease", "lease/leasetest", "operation", "operation/operationtest", "internal/..."}, "contracts and their conformance suite"},
+		{"...", []string{"fence", "lease", "lease/leasetest", "operation", "operation/operationtest", "hold", "hold/holdtest", "internal/..."}, "contracts and their conformance suite"},
 		{"...", []string{"pgregory.net/rapid", "go.uber.org/goleak"}, "property tests and leak checks never reach what others import"},
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
 		{"budget", []string{"budget/admission"}, "only its own tests can put a machine to sleep: nobody is let in after that"},
@@ -85,6 +87,7 @@ func testImportTable() []importRow {
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
 		{"operation/operationhttp", []string{"store/memory"}, "the middleware is tried on the oracle"},
 		{"operation/operationtest", []string{"store/memory"}, "the suite is tried on the oracle"},
+		{"hold/holdtest", []string{"store/memory"}, "the suite is tried on the oracle"},
 		{"operation", []string{"store/memory"}, "what callers use is tried on the oracle"},
 		{"worker", []string{"store/memory"}, "a worker and a reconciler are tried on the oracle, in a bubble"},
 		{"internal/tune", []string{"store/memory"}, "a sample is taken of a real store, in a bubble"},
