@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/hold"
 	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/operation"
 
@@ -163,6 +164,17 @@ func asOperationError(id string, err error) error {
 	}
 	if unavailable, ok := errors.AsType[*lease.UnavailableError](err); ok {
 		return &operation.UnavailableError{Op: unavailable.Op, Err: unavailable.Err}
+	}
+	return err
+}
+
+// asHoldError is the writer's error, as package hold has it, of a call about the hold with the id.
+func asHoldError(id fence.ID, err error) error {
+	if unknown, ok := errors.AsType[*lease.UnknownError](err); ok {
+		return &hold.UnknownError{Op: unknown.Op, ID: id, Err: unknown.Err}
+	}
+	if unavailable, ok := errors.AsType[*lease.UnavailableError](err); ok {
+		return &hold.UnavailableError{Op: unavailable.Op, Err: unavailable.Err}
 	}
 	return err
 }

@@ -47,23 +47,25 @@ func (c Config) wall() int64 {
 // Store is an authority in a SQLite file. Safe for concurrent use. Several stores, in one process or in
 // several, may have the same file open.
 type Store struct {
-	cfg      Config
-	path     string // resolved
-	log      *slog.Logger
-	kernel   clock.Source
-	bootID   string
-	file     identity
-	current  fence.ID // incarnation
-	recovers bool     // opened alone, beside a log that a crash left
-	id       fence.ID // of the authority; it never changes
-	side     *sideFile
-	writeDB  *sql.DB
-	readDB   *sql.DB
-	conn     *sql.Conn // the writer's only connection
-	stmts    *statements
-	opStmts  map[string]*sql.Stmt // of operations; the writer's
-	writer   *writer
-	refused  atomic.Int64
+	cfg       Config
+	path      string // resolved
+	log       *slog.Logger
+	kernel    clock.Source
+	bootID    string
+	file      identity
+	current   fence.ID // incarnation
+	recovers  bool     // opened alone, beside a log that a crash left
+	id        fence.ID // of the authority; it never changes
+	side      *sideFile
+	writeDB   *sql.DB
+	readDB    *sql.DB
+	conn      *sql.Conn // the writer's only connection
+	stmts     *statements
+	opStmts   map[string]*sql.Stmt // of operations and holds; the writer's
+	ofHolds   sync.Mutex           // guards holdStmts
+	holdStmts *Prepared            // the readers', of holds; nil until they are needed
+	writer    *writer
+	refused   atomic.Int64
 
 	shutdown sync.Once
 	closed   chan struct{} // closed when the writer has ended

@@ -47,7 +47,7 @@ func (o *Operations) writeAs(ctx context.Context, r *request, id string, urgent 
 
 // read runs f on one state of the file, without any lock.
 func (o *Operations) read(ctx context.Context, op string, f func(*opBatch) error) error {
-	return asOperationError("", o.store.readWork(ctx, op, func(w *txWork) error { return f(&opBatch{txWork: w, wall: o.store.cfg.wall}) }))
+	return asOperationError("", o.store.readWork(ctx, op, nil, func(w *txWork) error { return f(&opBatch{txWork: w, wall: o.store.cfg.wall}) }))
 }
 
 // Submit implements [operation.Store].

@@ -15,14 +15,14 @@ type TX interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// opConn runs the statements of operations, wherever they are to run.
+// opConn runs the statements of operations and holds, wherever they are to run.
 type opConn interface {
 	exec(text string, args ...any) (sql.Result, error)
 	query(text string, args ...any) (*sql.Rows, error)
 	row(text string, args ...any) *sql.Row
 }
 
-// writerConn is the writer's connection. Its statements are prepared when they are first needed, so that a process without operations pays for none. Used
+// writerConn is the writer's connection. Its statements are prepared when they are first needed, so that a process without operations and holds pays for none. Used
 // by the writer's goroutine alone.
 type writerConn struct{ s *Store }
 
@@ -64,8 +64,13 @@ func (c writerConn) row(text string, args ...any) *sql.Row {
 	return stmt.QueryRow(args...)
 }
 
-// closeStatements closes what was prepared for operations.
+// closeStatements closes what was prepared for operations and holds.
 func (s *Store) closeStatements() (err error) {
+	s.ofHolds.Lock()
+	defer s.ofHolds.Unlock()
+	if s.holdStmts != nil {
+		err = s.holdStmts.Close()
+	}
 	for _, stmt := range s.opStmts {
 		err = errors.Join(err, stmt.Close())
 	}
@@ -125,8 +130,8 @@ func (s *Store) inTx(ctx context.Context, tx TX, op string) (*txWork, error) {
 	return w, nil
 }
 
-// readWork runs f on one state of the file, without any lock. Where SQL fails, the error is a [*lease.UnavailableError]; else it is f's.
-func (s *Store) readWork(ctx context.Context, op string, f func(*txWork) error) error {
+// readWork runs f on one state of the file, without any lock, with the statements that were prepared for it, or nil. Where SQL fails, the error is a [*lease.UnavailableError]; else it is f's.
+func (s *Store) readWork(ctx context.Context, op string, prepared *Prepared, f func(*txWork) error) error {
 	err := s.checkIdentity()
 	if err == nil {
 		err = s.writer.why()
@@ -139,7 +144,11 @@ func (s *Store) readWork(ctx context.Context, op string, f func(*txWork) error) 
 		return &lease.UnavailableError{Op: op, Err: s.describe(err)}
 	}
 	defer tx.Rollback()
-	w, err := s.workIn(ctx, tx, readClock)
+	var in TX = tx
+	if prepared != nil {
+		in = prepared.In(tx)
+	}
+	w, err := s.workIn(ctx, in, readClock)
 	if err == nil {
 		err = f(w)
 		if w.err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 )
 
 // The common case of each check is one statement.
@@ -20,7 +21,12 @@ func operationTexts() []string {
 	return []string{lockClock, selectOperation, insertOperation, insertBody, succeed, insertResult, updateOperation}
 }
 
-// Prepared holds the statements of [Verify], [Enter], [Admit], [Present] and [Done], and those of operations, prepared once on a program's own database. Without it
+// holdTexts are the common statements of [Holds.PlaceTx] and [Holds.ConfirmTx].
+func holdTexts() []string {
+	return []string{selectHold, selectItem, moveItem, insertHold, insertLine, endHold, endLines}
+}
+
+// Prepared has the statements of [Verify], [Enter], [Admit], [Present] and [Done], and those of operations and holds, prepared once on a program's own database. Without it
 // they are parsed anew in each transaction, which costs more than they do. Safe for concurrent use.
 type Prepared struct {
 	byText map[string]*sql.Stmt
@@ -29,8 +35,12 @@ type Prepared struct {
 // Prepare prepares the checks on db, which must have an authority's file open; [Prepared.Close] ends them. It returns
 // the driver's error, such as for a file without Tenure's tables.
 func Prepare(ctx context.Context, db *sql.DB) (*Prepared, error) {
+	return prepareTexts(ctx, db, append(slices.Concat(operationTexts(), holdTexts()), verifyStatement, raiseStatement, presentStatement, doneStatement))
+}
+
+func prepareTexts(ctx context.Context, db *sql.DB, texts []string) (*Prepared, error) {
 	p := &Prepared{byText: map[string]*sql.Stmt{}}
-	for _, text := range append(operationTexts(), verifyStatement, raiseStatement, presentStatement, doneStatement) {
+	for _, text := range texts {
 		statement, err := db.PrepareContext(ctx, text) //nolint:sqlclosecheck // Close does
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -75,5 +85,8 @@ func (t preparedTx) QueryRowContext(ctx context.Context, query string, args ...a
 
 // QueryContext is part of [TX].
 func (t preparedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if statement := t.p.byText[query]; statement != nil {
+		return t.tx.StmtContext(ctx, statement).QueryContext(ctx, args...) //nolint:sqlclosecheck // the transaction's end closes it
+	}
 	return t.tx.QueryContext(ctx, query, args...)
 }
