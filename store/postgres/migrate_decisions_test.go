@@ -36,9 +36,10 @@ func decisions() map[decision][]string {
 			"acquire_one", "acquire_many", "acquire_rows", "release_one", "release_many", "release_rows", "release_absent",
 			"op_submit", "op_get", "op_cancel", "op_respond", "op_claim", "op_renew", "op_complete", "op_expire", "op_due", "op_inquired", "op_undone", "op_list", "op_stats",
 			"op_submit_many", "op_claim_many", "op_complete_many", "op_mend_sequence",
+			"hold_place", "hold_extend", "hold_confirm", "hold_release", "hold_get", "hold_list", "item_stock", "items", "hold_place_many", "hold_confirm_many",
 		},
 		forEverybody: {"guard", "family", "guard_triggers", "guard_always", "guard_args"},
-		forOperators: {"lease_revoke", "revoke", "prune", "op_resolve", "op_prune"},
+		forOperators: {"lease_revoke", "revoke", "prune", "op_resolve", "op_prune", "hold_prune"},
 		forOwner:     {"epoch_raise", "authority_new"},
 		internal: {
 			"timeline", "how", "over_by", "check_name", "check_id", "durable", "read_committed", "jump",
@@ -49,6 +50,8 @@ func decisions() map[decision][]string {
 			"op_state", "op_known", "op_step", "op_may_begin", "op_tries", "op_order", "op_invalid", "op_check_text", "op_check_delay", "op_check_answer", "op_check_submission", "op_check_completion", "op_check_kinds",
 			"op_not_found", "op_refuse", "op_cut", "op_known_before", "op_lock", "op_save", "op_unblock", "op_contradict", "op_same", "op_report", "op_find", "op_tell", "op_shares", "op_begin", "op_let_be", "op_complete_open",
 			"op_old", "op_forget_beside",
+			"hold_state_text", "hold_actor_key", "hold_not_found", "hold_over", "hold_mismatch", "hold_refuse", "hold_state", "hold_tell", "hold_lock", "hold_free", "hold_end", "hold_judge", "hold_again",
+			"hold_check_lines", "hold_check_many", "hold_regain",
 		},
 	}
 }
@@ -78,7 +81,7 @@ func functions(t testing.TB, conn *pgx.Conn) []function {
 			EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0),
 			coalesce((SELECT string_agg(pg_get_userbyid(a.grantee), ' ' ORDER BY pg_get_userbyid(a.grantee)) FROM aclexplode(p.proacl) a WHERE a.grantee NOT IN (0, p.proowner)), ''),
 			p.prosecdef, coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false),
-			p.prosrc ~ 'tenure\.(authority|unbroken|token|session|lease|ended|ahead|mark|migration|operation|attempt|attempts|conflict|submission)\M(?!\()'
+			p.prosrc ~ 'tenure\.(authority|unbroken|token|session|lease|ended|ahead|mark|migration|operation|attempt|attempts|conflict|submission|hold|hold_line|item)\M(?!\()'
 		FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace ORDER BY 2`)
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func TestUserRights(t *testing.T) {
 	for _, c := range []struct{ sql, want string }{
 		{`SELECT outcome FROM tenure.renew('` + session + `')`, "renewed"},
 		{`SELECT name || ' ' || held FROM tenure.leases()`, "job true"},
-		{`SELECT tenure.schema_version()::text`, "2"},
+		{`SELECT tenure.schema_version()::text`, fmt.Sprint(SchemaVersion)},
 		{`SELECT outcome FROM tenure.release('` + session + `', '` + id + `', ARRAY['job'])`, "released"},
 		{`SELECT outcome FROM tenure.close_session('` + session + `')`, "closed"},
 	} {

@@ -31,6 +31,10 @@ func steps() []step {
 		version: 2,
 		up:      []string{"0012_operation.sql", "0013_operation_rules.sql", "0014_operation_submit.sql", "0015_operation_queue.sql", "0016_operation_desk.sql", "0017_operation_roles.sql"},
 		down:    operationDown,
+	}, {
+		version: 3,
+		up:      []string{"0018_hold.sql", "0019_hold_rules.sql", "0020_hold_calls.sql", "0021_hold_office.sql", "0022_hold_many.sql", "0023_hold_roles.sql"},
+		down:    holdDown,
 	}}
 }
 
@@ -47,6 +51,17 @@ DROP TYPE IF EXISTS tenure.op_record, tenure.op_head, tenure.op_job;
 DROP TABLE IF EXISTS tenure.operation, tenure.attempt, tenure.conflict;
 DROP SEQUENCE IF EXISTS tenure.submission;`
 
+// holdDown takes holds away, and nothing else.
+const holdDown = `DO $down$
+DECLARE v_function regprocedure;
+BEGIN
+	FOR v_function IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace AND (p.proname LIKE 'hold\_%' OR p.proname IN ('items', 'item_stock')) LOOP
+		EXECUTE 'DROP FUNCTION ' || v_function;
+	END LOOP;
+END $down$;
+DROP TYPE IF EXISTS tenure.hold_record, tenure.hold_refusal;
+DROP TABLE IF EXISTS tenure.item, tenure.hold, tenure.hold_line;`
+
 // halfSteps are all versions of the fence half: what a database needs whose resources are guarded by an authority elsewhere.
 func halfSteps() []step {
 	return []step{{
@@ -58,6 +73,10 @@ func halfSteps() []step {
 	}, {
 		version: 2, half: true,
 		up:   []string{"half_3_version.sql"},
+		down: "SELECT 1;",
+	}, {
+		version: 3, half: true,
+		up:   []string{"half_4_version.sql"},
 		down: "SELECT 1;",
 	}}
 }

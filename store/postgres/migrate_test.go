@@ -189,18 +189,19 @@ func TestMigrationWaitIsBounded(t *testing.T) {
 func TestMigrateByVersions(t *testing.T) {
 	s := testdb.Shared(t)
 	conn := connect(t, s.URL(s.Database(t)))
-	good := step{version: 3, up: []string{"0000_version.sql"}, down: "DROP TABLE tenure.third;"}
-	broken := step{version: 3, up: []string{"0001_tables.sql"}, down: "SELECT 1;"} // its tables are there already
+	const next = SchemaVersion + 1
+	good := step{version: next, up: []string{"0000_version.sql"}, down: "DROP TABLE tenure.next;"}
+	broken := step{version: next, up: []string{"0001_tables.sql"}, down: "SELECT 1;"} // its tables are there already
 	if _, err := migrate(t.Context(), conn, append(steps(), broken), MigrateOptions{}); state(err) != "42P07" {
-		t.Fatalf("a broken third version: %v", err)
+		t.Fatalf("a broken next version: %v", err)
 	}
-	if v, err := Version(t.Context(), conn); v != 2 || err != nil {
-		t.Fatalf("after it: version %d, %v; want 2", v, err)
+	if v, err := Version(t.Context(), conn); v != SchemaVersion || err != nil {
+		t.Fatalf("after it: version %d, %v", v, err)
 	}
-	// The same frame with other statements, as a third version would have them.
-	up := strings.Replace(good.upScript(), file("0000_version.sql"), "CREATE TABLE tenure.third (x int);\n", 1)
+	// The same frame with other statements, as a next version would have them.
+	up := strings.Replace(good.upScript(), file("0000_version.sql"), "CREATE TABLE tenure.next (x int);\n", 1)
 	must(t, conn, "BEGIN", up)
-	if was := value[string](t, conn, `SELECT current_setting('tenure.migrated_from')`); was != "2" {
+	if was := value[string](t, conn, `SELECT current_setting('tenure.migrated_from')`); was != fmt.Sprint(SchemaVersion) {
 		t.Errorf("migrated from %s", was)
 	}
 	must(t, conn, "COMMIT", up)
@@ -210,15 +211,15 @@ func TestMigrateByVersions(t *testing.T) {
 	if err := down(t.Context(), conn, steps()); !errors.Is(err, ErrNewerSchema) {
 		t.Errorf("an older program takes down: %v", err)
 	}
-	if v, err := Version(t.Context(), conn); v != 3 || err != nil {
-		t.Fatalf("after it: version %d, %v; want 3", v, err)
+	if v, err := Version(t.Context(), conn); v != next || err != nil {
+		t.Fatalf("after it: version %d, %v", v, err)
 	}
-	if m, err := migrate(t.Context(), conn, append(steps(), good), MigrateOptions{}); err != nil || m.From != 3 || m.To != 3 {
+	if m, err := migrate(t.Context(), conn, append(steps(), good), MigrateOptions{}); err != nil || m.From != next || m.To != next {
 		t.Errorf("up to date: %+v, %v", m, err)
 	}
 	must(t, conn, good.downScript())
-	if v, err := Version(t.Context(), conn); v != 2 || err != nil {
-		t.Fatalf("one step down: version %d, %v; want 2", v, err)
+	if v, err := Version(t.Context(), conn); v != SchemaVersion || err != nil {
+		t.Fatalf("one step down: version %d, %v", v, err)
 	}
 	if err := Down(t.Context(), conn); err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ type Store struct {
 	refused  atomic.Int64 // claims, by Fenced
 
 	operations *Operations
+	holds      *Holds
 }
 
 // New makes a store on pool, which stays the caller's: the store takes a connection for each call, and takes one more out of the pool
@@ -78,6 +79,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.renewals.gate = make(chan struct{}, 1)
 	s.operations = newOperations(s)
+	s.holds = newHolds(s)
 	return s, nil
 }
 

@@ -1,0 +1,1 @@
+-- Version 3 brings holds, which the fence half does not have.
