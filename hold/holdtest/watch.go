@@ -90,7 +90,7 @@ func CheckHold(h hold.Hold) error {
 		return wrong("has %d lines", len(h.Lines))
 	case (h.State == hold.Held) != (h.Left > 0) || h.Left < 0 || h.Left > hold.MaxTTL:
 		return wrong("has %v left", h.Left)
-	case h.State == hold.Held && h.Ended != 0 || h.Ended < 0 || h.Age < 0 || h.Ended > h.Age:
+	case h.State == hold.Held && h.Ended != 0 || h.Ended < 0 || h.Age < 0 || h.Ended > h.Age+rounded:
 		return wrong("ended %v ago, being placed %v ago", h.Ended, h.Age)
 	case paid != (h.Reference != ""):
 		return wrong("its reference is %q", h.Reference)
