@@ -77,7 +77,8 @@ type Office interface {
 	// Resolve is [Operation.Resolve]: an operator's verdict.
 	Resolve(ctx context.Context, v Verdict) (Record, error)
 
-	// Prune forgets what was decided long ago, in stages: bodies, then the rest of the record, then all of it. It handles at most req.Limit operations.
+	// Prune forgets what was decided long ago, in stages: bodies, then the rest of the record, then all of it. It handles at most req.Limit operations. What is to be compensated stays, and so does
+	// its compensation until that is noted ([Desk.Undone]): otherwise it could be submitted, and done, again.
 	Prune(ctx context.Context, req PruneRequest) (Pruned, error)
 
 	// Stats counts what is undecided, and what needs an operator.

@@ -103,6 +103,17 @@ func pruneTwins() []twin {
 				return p, err
 			}
 		}), by("what-is-to-be-undone-is-not-forgotten")},
+		{"prune takes what undoes something", breaking(func(w *wrap) {
+			w.prune = func(ctx context.Context, req operation.PruneRequest) (operation.Pruned, error) {
+				p, err := w.inner.Prune(ctx, req)
+				for _, rec := range w.all(ctx) {
+					if rec.State.Decided() && rec.Compensates != "" && req.Forget > 0 && rec.Decided >= req.Forget {
+						p.Forgotten++
+					}
+				}
+				return p, err
+			}
+		}), by("what-undoes-is-not-forgotten-before-that-is-noted")},
 		{"the age counts from the submission", breaking(func(w *wrap) {
 			w.pruning(func(ctx context.Context, req *operation.PruneRequest) {
 				for _, rec := range w.all(ctx) {

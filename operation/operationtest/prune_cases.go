@@ -14,6 +14,7 @@ func pruneCases() []Case[Harness] {
 		plain("bodies-are-forgotten-before-records-and-records-before-the-operation", pruneStages),
 		plain("what-is-undecided-is-never-forgotten", pruneUndecided),
 		plain("what-is-to-be-undone-is-not-forgotten", pruneUndo),
+		plain("what-undoes-is-not-forgotten-before-that-is-noted", pruneUndoing),
 		plain("what-is-forgotten-but-for-its-verdict-is-still-compared", prunedCompared),
 		plain("an-id-that-was-forgotten-is-a-new-operation", forgottenIsNew),
 		plain("the-age-counts-from-the-decision", pruneFromDecision),
@@ -87,6 +88,19 @@ func pruneUndo(s *stage) {
 	_, err := s.store.Undone(s.ctx, "o", "undo")
 	s.want(err == nil, "undone: %v", err)
 	s.prune(time.Hour, 0, 0, operation.Pruned{Bodies: 1})
+}
+
+// pruneUndoing: whoever compensates is stopped between the submission and its note. Who goes on a week later finds the same compensation, and makes no second one.
+func pruneUndoing(s *stage) {
+	s.toUndo("o")
+	s.submitted(compensation("undo", "o"))
+	s.complete(s.begin("undo", of(other, asking())), effective("refunded"))
+	s.advance(7 * day)
+	s.prune(time.Hour, time.Hour, day, operation.Pruned{})
+	s.again(compensation("undo", "o"), operation.Succeeded)
+	_, err := s.store.Undone(s.ctx, "o", "undo")
+	s.want(err == nil, "noted a week later: %v", err)
+	s.prune(time.Hour, time.Hour, day, operation.Pruned{Forgotten: 2})
 }
 
 func prunedCompared(s *stage) {

@@ -344,7 +344,7 @@ func (c *opCore) list(req operation.ListRequest) []operation.Record {
 func (c *opCore) prune(req operation.PruneRequest) (p operation.Pruned) {
 	for _, id := range slices.Sorted(maps.Keys(c.records)) {
 		r := c.records[id]
-		if !r.op.State.Decided() || c.step(r) != operation.Idle {
+		if !r.op.State.Decided() || c.step(r) != operation.Idle || c.undoing(r) {
 			continue
 		}
 		reached := func(age time.Duration) bool { return age > 0 && c.now-r.decided >= age }
@@ -367,6 +367,12 @@ func (c *opCore) prune(req operation.PruneRequest) (p operation.Pruned) {
 		}
 	}
 	return p
+}
+
+// undoing reports whether r is the compensation of an operation by which that was not noted yet: forgotten, it would be submitted and done again.
+func (c *opCore) undoing(r *record) bool {
+	of := c.records[r.op.Compensates]
+	return of != nil && c.step(of) == operation.Undo
 }
 
 func (r *record) forgetBodies() {

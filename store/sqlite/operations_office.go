@@ -92,10 +92,13 @@ func (o *Operations) Stats(ctx context.Context) ([]operation.Stat, error) {
 // pruneAtOnce is how many operations one transaction of Prune handles: every renewal of a lease waits for it.
 const pruneAtOnce = 128
 
+// notUndoing leaves out the compensation of an operation by which that was not noted yet: forgotten, it would be submitted and done again.
+const notUndoing = ` AND (o.compensates = '' OR NOT EXISTS (SELECT 1 FROM tenure_operation t WHERE t.id = o.compensates AND t.step = 5))`
+
 // selectPrunable has a part for each stage at which an operation can be. An age of 0 leaves a part out. By id, so that whoever prunes in small steps comes to all.
-const selectPrunable = `SELECT n FROM (SELECT n, id FROM tenure_operation WHERE decided > 0 AND kept = 1 AND ?1 > 0 AND decided <= ?4 - ?1 AND step = 1
-	UNION ALL SELECT n, id FROM tenure_operation WHERE decided > 0 AND kept = 2 AND ?2 > 0 AND decided <= ?4 - ?2 AND step = 1
-	UNION ALL SELECT n, id FROM tenure_operation WHERE decided > 0 AND kept = 3 AND ?3 > 0 AND decided <= ?4 - ?3 AND step = 1) ORDER BY id LIMIT ?5`
+const selectPrunable = `SELECT n FROM (SELECT n, id FROM tenure_operation o WHERE decided > 0 AND kept = 1 AND ?1 > 0 AND decided <= ?4 - ?1 AND step = 1` + notUndoing + `
+	UNION ALL SELECT n, id FROM tenure_operation o WHERE decided > 0 AND kept = 2 AND ?2 > 0 AND decided <= ?4 - ?2 AND step = 1` + notUndoing + `
+	UNION ALL SELECT n, id FROM tenure_operation o WHERE decided > 0 AND kept = 3 AND ?3 > 0 AND decided <= ?4 - ?3 AND step = 1) ORDER BY id LIMIT ?5`
 
 // Prune implements [operation.Office]. It looks without any lock, and then forgets in transactions of a bounded size: an error says that some were not
 // handled, and not that none was.

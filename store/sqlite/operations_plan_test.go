@@ -26,7 +26,8 @@ func TestOperationsAreFoundByIndexes(t *testing.T) {
 	} {
 		for _, step := range plan(t, s, statement) {
 			table := strings.Contains(step, "tenure_operation") || strings.Contains(step, " o ")
-			if table && !strings.Contains(step, index) && !strings.Contains(step, "INTEGER PRIMARY KEY") {
+			byID := strings.HasSuffix(step, "(id=?)") // one row, such as what a compensation undoes
+			if table && !byID && !strings.Contains(step, index) && !strings.Contains(step, "INTEGER PRIMARY KEY") {
 				t.Errorf("%s\n\tis planned as %q, want the index %s", statement, step, index)
 			}
 		}
@@ -37,8 +38,10 @@ func TestOperationsAreFoundByIndexes(t *testing.T) {
 func plan(t *testing.T, s *Store, statement string) (steps []string) {
 	t.Helper()
 	args := 0
-	for args < 9 && strings.Contains(statement, "?"+strconv.Itoa(args+1)) {
-		args++
+	for n := range 10 {
+		if strings.Contains(statement, "?"+strconv.Itoa(n)) {
+			args = n
+		}
 	}
 	rows, err := s.readDB.QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+statement, make([]any, max(args, strings.Count(statement, "= ? ")))...)
 	if err != nil {

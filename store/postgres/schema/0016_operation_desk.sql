@@ -228,13 +228,15 @@ BEGIN
 	bodies := cardinality(v_ids);
 END $$;
 
--- Locks operations that were decided at p_before or earlier, need nothing more, and have not reached the stage. None where p_before is NULL.
+-- Locks operations that were decided at p_before or earlier, need nothing more, and have not reached the stage. None where p_before is NULL. A compensation stays until what it undoes has noted that: forgotten, it would be
+-- submitted and done again.
 CREATE FUNCTION tenure.op_old(p_before timestamptz, p_stage smallint, p_limit int) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
 	IF p_before IS NULL OR p_limit <= 0 THEN
 		RETURN '{}';
 	END IF;
-	RETURN ARRAY(SELECT o.id FROM tenure.operation o WHERE o.state >= 4 AND o.step = 1 AND o.kept < p_stage AND o.decided <= p_before LIMIT p_limit FOR UPDATE SKIP LOCKED);
+	RETURN ARRAY(SELECT o.id FROM tenure.operation o WHERE o.state >= 4 AND o.step = 1 AND o.kept < p_stage AND o.decided <= p_before
+		AND (o.compensates IS NULL OR NOT EXISTS (SELECT FROM tenure.operation t WHERE t.id = o.compensates AND t.step = 5)) LIMIT p_limit FOR UPDATE SKIP LOCKED);
 END $$;
 
 CREATE FUNCTION tenure.op_forget_beside(p_ids text[]) RETURNS void LANGUAGE plpgsql AS $$
