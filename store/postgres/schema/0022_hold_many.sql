@@ -88,9 +88,9 @@ BEGIN
 	UPDATE tenure.item i SET sold = i.sold + s.quantity, held = i.held - s.quantity FROM (
 		SELECT u.item, sum(u.quantity)::bigint AS quantity FROM unnest(v_ids) x (id) JOIN tenure.hold h ON h.id = x.id, unnest(h.items, h.quantities) u (item, quantity) GROUP BY u.item) s
 	WHERE i.name = s.item;
-	UPDATE tenure.hold_line l SET live = false, sole = s.sole FROM (
-		SELECT h.id, i.name, i.quantity = 1 AS sole FROM unnest(v_ids) x (id) JOIN tenure.hold h ON h.id = x.id, unnest(h.items) u (item) JOIN tenure.item i ON i.name = u.item) s
-	WHERE l.item = s.name AND l.hold = s.id;
+	WITH s AS MATERIALIZED ( -- so that a line is found by its whole key
+		SELECT h.id, i.name, i.quantity = 1 AS sole FROM unnest(v_ids) x (id) JOIN tenure.hold h ON h.id = x.id, unnest(h.items) u (item) JOIN tenure.item i ON i.name = u.item)
+	UPDATE tenure.hold_line l SET live = false, sole = s.sole FROM s WHERE l.item = s.name AND l.hold = s.id;
 	RETURN QUERY UPDATE tenure.hold h SET state = 2, until = v_now, reference = u.reference
 		FROM unnest(p_ids, p_actors, p_references) WITH ORDINALITY u (id, actor, reference, o) WHERE h.id = u.id AND h.actor = u.actor AND h.id = ANY (v_ids)
 		RETURNING u.o::int, h.items, h.quantities, h.ttl, v_now - h.placed;
