@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -228,7 +229,7 @@ func playHistorian(ctx context.Context, st *stage) error {
 		func() error { return a.take(ctx, "a") },
 		func() error { return a.store.Close(ctx, a.session) },
 	}
-	for _, step := range append(steps, operationSteps(ctx, a.store.Operations())...) {
+	for _, step := range slices.Concat(steps, operationSteps(ctx, a.store.Operations()), holdSteps(ctx, a.store.Holds())) {
 		if err := step(); err != nil {
 			return err
 		}

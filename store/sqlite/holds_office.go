@@ -79,7 +79,7 @@ func (p *part) text(actor, item bool) string {
 	case p.stored == 1 || p.state == hold.Late:
 		return byHold(`INDEXED BY tenure_hold_at`, ``) + ordered
 	}
-	return byHold(`NOT INDEXED`, ``) + ordered
+	return strings.Replace(byHold(``, ``), `h.state`, `+h.state`, 1) + ordered // in the order of ids, passing over others
 }
 
 func (b *holdBatch) list(req *hold.ListRequest) ([]*holdRecord, error) {

@@ -40,9 +40,9 @@ func (b *holdBatch) stateOf(r *holdRecord) hold.State {
 
 const (
 	holdColumns = `h.id, h.actor, h.ttl, h.placed, h.at, h.state, h.units, h.reference, l.item, l.quantity`
-	selectHold  = `SELECT ` + holdColumns + ` FROM tenure_hold h CROSS JOIN tenure_line l ON l.hold = h.id WHERE h.id = ? ORDER BY l.item`
-	selectHolds = `SELECT ` + holdColumns + ` FROM json_each(?) j CROSS JOIN tenure_hold h ON h.id = unhex(j.value) CROSS JOIN tenure_line l ON l.hold = h.id ORDER BY h.id, l.item`
-	selectItem  = `SELECT quantity, sold, held FROM tenure_item WHERE name = ?`
+	selectHold  = `SELECT ` + holdColumns + ` FROM tenure_hold h CROSS JOIN tenure_line l ON l.hold = h.id WHERE h.id = ?1 ORDER BY l.item`
+	selectHolds = `SELECT ` + holdColumns + ` FROM json_each(?1) j CROSS JOIN tenure_hold h ON h.id = unhex(j.value) CROSS JOIN tenure_line l ON l.hold = h.id ORDER BY h.id, l.item`
+	selectItem  = `SELECT quantity, sold, held FROM tenure_item WHERE name = ?1`
 	insertItem  = `INSERT INTO tenure_item (name, quantity, sold, held) VALUES (?1, ?2, 0, 0) ON CONFLICT (name) DO UPDATE SET quantity = ?2`
 	moveItem    = `UPDATE tenure_item SET sold = sold + ?2, held = held + ?3 WHERE name = ?1`
 	insertHold  = `INSERT INTO tenure_hold (id, actor, ttl, placed, at, state, units) VALUES (?, ?, ?, ?, ?, 1, ?)`

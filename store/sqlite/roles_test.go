@@ -16,15 +16,17 @@ import (
 // roles are the parts that a child can play.
 func roles() map[string]func(context.Context, *stage) error {
 	all := map[string]func(context.Context, *stage) error{
-		"worker":      playWorker,
-		"copy over":   playCopyOver,
-		"opener":      playOpener,
-		"churn":       playChurn,
-		"claimers":    playClaimers,
-		"historian":   playHistorian,
-		"presenter":   playPresenter,
-		"op claimers": playOpClaimers,
-		"op churn":    playOpChurn,
+		"worker":       playWorker,
+		"copy over":    playCopyOver,
+		"opener":       playOpener,
+		"churn":        playChurn,
+		"claimers":     playClaimers,
+		"historian":    playHistorian,
+		"presenter":    playPresenter,
+		"op claimers":  playOpClaimers,
+		"op churn":     playOpChurn,
+		"hold callers": playHoldCallers,
+		"hold churn":   playHoldChurn,
 	}
 	maps.Copy(all, systemRoles())
 	return all

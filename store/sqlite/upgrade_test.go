@@ -4,6 +4,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/hold"
+	"github.com/tenure-go/tenure/operation"
 )
 
 // fileOfVersion1 makes a file as the release before protected tables left it, with a lease in force, and returns its holder's session.
@@ -58,8 +61,11 @@ func TestUpgradeFromVersion1(t *testing.T) {
 	}
 }
 
-// withoutOperations takes away what version 3 has added.
-const withoutOperations = `DROP VIEW tenure_attempts; DROP TABLE tenure_body; DROP TABLE tenure_conflict; DROP TABLE tenure_attempt; DROP TABLE tenure_operation; `
+// withoutHolds takes away what version 4 has added.
+const withoutHolds = `DROP TABLE tenure_line; DROP TABLE tenure_hold; DROP TABLE tenure_item; `
+
+// withoutOperations takes away what versions 3 and 4 have added.
+const withoutOperations = withoutHolds + `DROP VIEW tenure_attempts; DROP TABLE tenure_body; DROP TABLE tenure_conflict; DROP TABLE tenure_attempt; DROP TABLE tenure_operation; `
 
 // A file of version 2, with a lease in force and a protected table, is brought up to date when it is opened; a store of that version that has it open goes on.
 func TestUpgradeFromVersion2(t *testing.T) {
@@ -74,7 +80,7 @@ func TestUpgradeFromVersion2(t *testing.T) {
 	p.take("a")
 	plainExec(t, path, withoutOperations+`UPDATE tenure_schema SET version = 2`)
 	newer := openPath(t, path)
-	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != "3" {
+	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != strconv.Itoa(SchemaVersion) {
 		t.Errorf("version %s", got)
 	}
 	p.take("b")
@@ -89,6 +95,31 @@ func TestUpgradeFromVersion2(t *testing.T) {
 		t.Errorf("protected: %v, %v", protected, err)
 	}
 	const schema = `SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema WHERE name LIKE 'tenure_%' AND name NOT LIKE 'tenure_protect_%' ORDER BY name)`
+	if got, want := plainValue(t, path, schema), plainValue(t, openPath(t, newPath(t)).path, schema); got != want {
+		t.Errorf("the schema became\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A file of version 3, with an operation that is at work, is brought up to date when it is opened, and keeps holds then; a store of that version that has it open goes on.
+func TestUpgradeFromVersion3(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	older := openPath(t, path)
+	d := &desk{t, older.Operations()}
+	d.submit("op")
+	job := d.claim()
+	plainExec(t, path, withoutHolds+`UPDATE tenure_schema SET version = 3`)
+	o := &office{t, openPath(t, path).Holds()}
+	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != strconv.Itoa(SchemaVersion) {
+		t.Errorf("version %s", got)
+	}
+	o.stock(1, "seat")
+	o.place(1, time.Hour, "seat")
+	o.confirm(1, hold.Confirmed)
+	if errs, err := d.ops.Complete(t.Context(), []operation.Completion{done(job.Ref)}); err != nil || errs[0] != nil {
+		t.Errorf("the attempt of before: %v, %v", errs, err)
+	}
+	const schema = `SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema WHERE name LIKE 'tenure_%' ORDER BY name)`
 	if got, want := plainValue(t, path, schema), plainValue(t, openPath(t, newPath(t)).path, schema); got != want {
 		t.Errorf("the schema became\n%s\nwant\n%s", got, want)
 	}
