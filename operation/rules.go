@@ -168,7 +168,7 @@ type Finding int
 const (
 	Found       Finding = iota + 1 // the effect happened
 	Closed                         // it did not, and the provider has closed the key in the same step: it never will
-	PastInstant                    // it was not observed, and the provider enforces the instant that every attempt carried, which has passed
+	PastInstant                    // it was not observed, and the provider enforces the instant that every attempt carried, which has passed by its own clock
 	NotObserved                    // it was not observed: that decides nothing
 )
 

@@ -60,8 +60,8 @@ type Handler[Req, Res any] struct {
 
 // Finding is what an inquiry learned. The zero value is none, and decides nothing.
 type Finding[Res any] struct {
-	// What is [operation.Found] with the Result; [operation.Closed] where the provider has, in the same step, made sure that the key never has an effect; [operation.PastInstant] where it does not know the key, and enforces
-	// the instant that every attempt carried, which the store compares with its clock; and [operation.NotObserved] in all other cases: a request may be on its way still, so that this decides nothing.
+	// What is [operation.Found] with the Result; [operation.Closed] where the provider has, in the same step, made sure that the key never has an effect; [operation.PastInstant] where it does not know the key, enforces
+	// the instant that every attempt carried, and has told with that answer that the instant has passed by its own clock: no clock of this side concludes that, and the store's may only refuse it; and [operation.NotObserved] in all other cases: a request may be on its way still, so that this decides nothing.
 	What   operation.Finding
 	Result Res
 	Reason string

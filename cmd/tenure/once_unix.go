@@ -110,7 +110,7 @@ func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-	return ": " + reason
+	return ": " + printable(reason)
 }
 
 // begin records an attempt before the command may start. If it returns false nothing may be run, and it has said why.
