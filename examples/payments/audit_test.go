@@ -184,7 +184,13 @@ func (r *trial) table(v *verdict, took time.Duration, kills, restarts, lost int)
 	row("wrong", v.wrongs)
 	row("faults", r.faults())
 	if len(v.open) > 0 {
-		row("undecided, as the delivery log has it; the oldest:", len(v.open))
+		wished := 0
+		for i := range v.open {
+			if v.open[i].CancelWished {
+				wished++
+			}
+		}
+		row("undecided, of these not wanted any more; the oldest:", fmt.Sprintf("%d, %d", len(v.open), wished))
 		b.WriteString(v.oldest(5))
 	}
 	return b.String()
