@@ -64,7 +64,7 @@ SELECT CASE WHEN has_function_privilege('tenure_user', p.oid, 'EXECUTE') THEN 't
 		WHEN has_function_privilege('tenure_operator', p.oid, 'EXECUTE') THEN 'tenure_operator' ELSE 'tenure_owner' END,
 	p.oid::regprocedure::text,
 	'tenure.' || p.proname || '(' || (SELECT coalesce(string_agg(a, ', ' ORDER BY o), '')
-		FROM regexp_split_to_table(regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+', '', 'g'), ', ') WITH ORDINALITY x (a, o) WHERE a <> '' AND a NOT LIKE 'OUT %')
+		FROM regexp_split_to_table(regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+(\[\])?', '', 'g'), ', ') WITH ORDINALITY x (a, o) WHERE a <> '' AND a NOT LIKE 'OUT %')
 	|| ') -> ' || CASE
 		WHEN p.proretset AND t.typrelid <> 0 THEN 'TABLE (' || (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, NULL), ', ' ORDER BY a.attnum)
 			FROM pg_attribute a WHERE a.attrelid = t.typrelid) || ')'
