@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/internal/clock"
+	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/operation"
+	"github.com/tenure-go/tenure/store/memory"
 	"github.com/tenure-go/tenure/worker"
 )
 
@@ -159,6 +162,31 @@ func TestReconcilerEndsBesideADeafInquiry(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		close(release)
+	})
+}
+
+// Claims that have expired are ended also while nobody owns the reconciler's name any more, because its owner died with its host, and nobody does yet.
+func TestCrashedOwnerAndWorker(t *testing.T) {
+	inBubble(t, func(w *world) {
+		authority := memory.New(memory.Options{Clock: clock.Monotonic()})
+		o := lease.Options{TTL: time.Minute, Clock: clock.Monotonic()}
+		dead, err := lease.Start(w.t.Context(), authority, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dead.Acquire(w.t.Context(), lease.Want{Names: []string{"tenure/reconciler"}}); err != nil {
+			t.Fatal(err)
+		}
+		waiting, stop := w.reconcile(worker.ReconcilerOptions{Leases: authority, Session: o})
+		w.submit("a")
+		w.crash(1, operation.KindClaim{})
+		pass(ttl + time.Second)
+		if rec := w.get("a"); rec.State != operation.Uncertain || waiting.Stats().Owner || waiting.Stats().Expired != 1 {
+			t.Errorf("%v; %+v", rec.State, waiting.Stats())
+		}
+		if err := errors.Join(stop(), dead.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

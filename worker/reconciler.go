@@ -42,7 +42,7 @@ type Outage struct {
 
 // ReconcilerOptions set up a reconciler. The zero value is ready, for a single one.
 type ReconcilerOptions struct {
-	// Leases is the authority of the name that one reconciler of several owns; the others wait for it. Its session is the reconciler's own, set up by Session. nil: it works without a name. Two at once do no
+	// Leases is the authority of the name that one reconciler of several owns; the others wait for it, and end expired claims meanwhile. Its session is the reconciler's own, set up by Session. nil: it works without a name. Two at once do no
 	// harm, and ask no question twice, because what one has taken up is put off for the other.
 	Leases  lease.Store
 	Session lease.Options
@@ -128,10 +128,16 @@ func (r *Reconciler) join(e *Entry) error {
 	return nil
 }
 
-// Run works until ctx ends, and returns nil: while it owns the name, where it was given an authority. Whoever loses the name stops, and waits for it again. It returns an error matching [lease.ErrInvalid] if the session's settings make no sense. It returns when the inquiries
+// Run works until ctx ends, and returns nil. It asks and compensates while it owns the name, where it was given an authority; claims that have expired are ended by whoever runs, because an owner that has died with the
+// workers of its host is followed only when its own lease is over. Whoever loses the name stops, and waits for it again. It returns an error matching [lease.ErrInvalid] if the session's settings make no sense. It returns when the inquiries
 // that it has begun have returned, whose contexts end. One that ignores its own is left behind a second later; with as many of a provider as may run at once, nothing more is asked of it until one returns.
 func (r *Reconciler) Run(ctx context.Context) error {
 	defer r.sessions.close(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all.Go(func() { r.expire(ctx) })
 	for ctx.Err() == nil {
 		err := r.term(ctx)
 		if errors.Is(err, lease.ErrInvalid) {
@@ -174,10 +180,10 @@ func (r *Reconciler) work(ctx context.Context) {
 	r.stats.Owner = true
 	r.mu.Unlock()
 	var all sync.WaitGroup
-	all.Go(func() { r.expire(ctx) })
 	for _, p := range r.providers {
 		all.Go(func() { r.attend(ctx, p) })
 	}
+	<-ctx.Done()
 	all.Wait()
 	r.mu.Lock()
 	r.stats.Owner = false
