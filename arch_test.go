@@ -43,6 +43,8 @@ func importTable() []importRow {
 			"random histories for test files: no row but the tests' own names it, so rapid reaches nobody else"},
 		{"internal/ophistories", []string{"operation", "operation/operationtest", "pgregory.net/rapid"},
 			"random histories of operations for test files, apart from those of leases so that either brings only its own suite"},
+		{"internal/holdhistories", []string{"fence", "hold", "hold/holdtest", "pgregory.net/rapid"},
+			"random histories of holds for test files, apart from the others so that each brings only its own suite"},
 		{"internal/testdb", []string{"internal/testdb/pgserver", "github.com/jackc/pgx/v5"},
 			"for test files alone: it hands failures to a testing.TB"},
 		{"internal/testdb/pgserver", []string{"github.com/jackc/pgx/v5"},
