@@ -170,7 +170,9 @@ inline complete(i, last) {
 
 /* ---- an attempt: its worker, then its request ---- */
 
-#if defined(NOTAFTER) && !defined(UNENFORCED)
+#if defined(NOTAFTER) && defined(UNCARRIED)
+#define BARRED (closed || (past && i == 0))      /* only the first attempt carries the instant */
+#elif defined(NOTAFTER) && !defined(UNENFORCED)
 #define BARRED (closed || past)
 #else
 #define BARRED closed
