@@ -110,6 +110,25 @@ func TestCallerGoneBeforeTheClaim(t *testing.T) {
 	}
 }
 
+// TestGuardedTwice: a middleware that stands twice in the way, by mistake, does not take its own request for one in progress.
+func TestGuardedTwice(t *testing.T) {
+	e := newEndpoint(t, Options{}, nil)
+	guard, err := New(e.store, Options{Scope: Everybody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := guard(guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, e.effects.Add(1)) })))
+	for range 2 {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/charges", strings.NewReader("1"))
+		req.Header.Set(KeyHeader, "k")
+		w := httptest.NewRecorder()
+		service.ServeHTTP(w, req)
+		if w.Code != 200 || w.Body.String() != "1" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+}
+
 type leavesAt struct {
 	Store
 	leave context.CancelFunc

@@ -75,6 +75,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	id := d.o.Kind + ":" + scope + ":" + key
+	if job, ok := Attempt(r.Context()); ok && job.ID == id { // it stands in the way twice, and this is the attempt that the first one has begun
+		d.next.ServeHTTP(w, r)
+		return
+	}
 	// From here on a caller that goes ends nothing: a claim whose reply it does not await would be unknown, and so would what a handler does that is stopped half-way. It asks again, and gets the answer.
 	r = r.WithContext(context.WithoutCancel(r.Context()))
 	ctx, cancel := context.WithTimeout(r.Context(), storeMost)
