@@ -39,11 +39,14 @@ func proven(err error) bool {
 	return (errors.As(err, &one) || errors.As(err, &gaveUp)) && budget.ClassOf(err) == budget.Unknown
 }
 
+// pushMost bounds what the other side can ask for: an operation is not put off for a year by a mistake of its.
+const pushMost = 24 * time.Hour
+
 // pushBack is how long the other side has asked to be left alone.
 func pushBack(err error) time.Duration {
 	var one *budget.Error
 	if errors.As(err, &one) {
-		return min(max(one.RetryAfter, 0), operation.MaxDelay)
+		return min(max(one.RetryAfter, 0), pushMost)
 	}
 	return 0
 }

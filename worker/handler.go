@@ -46,7 +46,7 @@ type Handler[Req, Res any] struct {
 	NotAfter    time.Duration
 	MaxAttempts int // of one operation, those that were not sent left out; default (0) 25, most [operation.MaxAttempts]
 	Concurrency int // attempts of this kind at once in one worker; default (0) 10, most 1000
-	// Base and Most bound the pause after an attempt that did not decide: a random part of Base, of twice that, four times and so on, never of more than Most. Default (0) 1 s and 10 min. What the other side asks for comes on top.
+	// Base and Most bound the pause after an attempt that did not decide: a random part of Base, of twice that, four times and so on, never of more than Most. Default (0) 1 s and 10 min. What the other side asks for comes on top, a day at most.
 	Base, Most time.Duration
 	// AskBase and AskMost do the same for inquiries of one operation. Default (0) 1 s and 10 min.
 	AskBase, AskMost time.Duration

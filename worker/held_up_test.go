@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/budget"
 	"github.com/tenure-go/tenure/internal/clock"
 	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/operation"
@@ -186,6 +187,27 @@ func TestCrashedOwnerAndWorker(t *testing.T) {
 		}
 		if err := errors.Join(stop(), dead.Close(context.Background())); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// What the other side asks for is honoured, but a mistake of its puts nothing off for longer than a day.
+func TestPushBackIsBounded(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.submit("a")
+		w.submit("b")
+		w.begin(w.options(), worker.Handle(plain(func(_ context.Context, a *worker.Attempt) error {
+			after := 1000 * 24 * time.Hour
+			if a.Key() == "b" {
+				after = 2 * time.Hour
+			}
+			return &budget.Error{Class: budget.Refused, RetryAfter: after, Err: errPlain}
+		})))
+		pass(time.Second)
+		for id, most := range map[string]time.Duration{"a": 24 * time.Hour, "b": 2 * time.Hour} {
+			if rec := w.get(id); rec.State != operation.Pending || rec.StepIn < most-time.Minute || rec.StepIn > most+time.Minute {
+				t.Errorf("%s is %v, next in %v; want %v", id, rec.State, rec.StepIn, most)
+			}
 		}
 	})
 }
