@@ -13,7 +13,7 @@ import (
 )
 
 func trials() []trial {
-	return slices.Concat(tokenTrials(), sessionTrials(), orderTrials(), queueTrials(), pruneTrials(), operationTrials())
+	return slices.Concat(tokenTrials(), sessionTrials(), orderTrials(), queueTrials(), pruneTrials(), operationTrials(), holdTrials())
 }
 
 func tokenTrials() []trial {
