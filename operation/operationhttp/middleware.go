@@ -197,7 +197,7 @@ func (d *door) tell(w http.ResponseWriter, rec operation.Record) {
 	case rec.State == operation.Uncertain:
 		problem(w, http.StatusConflict, "unknown", "What became of an earlier request under this key is not known yet. Nothing is done until it is. Ask again with the same key.", time.Minute)
 	case rec.State.Decided():
-		problem(w, http.StatusConflict, rec.State.String(), "This request was not done, and will not be under this key: "+rec.Reason, 0)
+		problem(w, http.StatusConflict, rec.State.String(), "This request was not done, and will not be under this key.", 0) // the reason is an operator's, for colleagues
 	default:
 		problem(w, http.StatusConflict, "progress", "A request under this key is in progress. Ask again with the same key.", max(rec.StepIn, time.Second))
 	}

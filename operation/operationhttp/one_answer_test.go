@@ -165,6 +165,21 @@ func TestMountedTwice(t *testing.T) {
 	}
 }
 
+// TestDecidedByAnOperator: a caller is told that its request will not be done, and not what an operator has written for colleagues.
+func TestDecidedByAnOperator(t *testing.T) {
+	e := newEndpoint(t, Options{}, nil)
+	e.handle = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }
+	e.want("for now", e.ask("k", "1"), 429, "", 1)
+	if _, err := e.store.Cancel(t.Context(), "http::k", "suspected fraud, case 4711"); err != nil {
+		t.Fatal(err)
+	}
+	got := e.ask("k", "1")
+	e.want("cancelled", got, 409, "cancelled", 1)
+	if strings.Contains(got.body, "fraud") {
+		t.Errorf("%s", got.body)
+	}
+}
+
 // away is a store that does not answer any more.
 type away struct{ Store }
 
