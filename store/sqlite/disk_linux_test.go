@@ -27,6 +27,8 @@ func systemRoles() map[string]func(context.Context, *stage) error {
 		"io error":       playIOError,
 		"op full disk":   playOpFullDisk,
 		"op io error":    playOpIOError,
+		"hold full disk": playHoldFullDisk,
+		"hold io error":  playHoldIOError,
 	}
 }
 
