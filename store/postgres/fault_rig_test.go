@@ -33,10 +33,8 @@ func shutDown(t testing.TB, s *Store) {
 func deadlocks(h *harness) (int, string) {
 	log := h.server.LogOf(h.database)
 	n := strings.Count(log, "deadlock detected")
-	if n == 0 {
-		return 0, ""
-	}
-	return n, log[strings.Index(log, "deadlock detected"):]
+	_, said, _ := strings.Cut(log, "deadlock detected")
+	return n, said
 }
 
 func uuids(ids []fence.ID) []pgtype.UUID {
