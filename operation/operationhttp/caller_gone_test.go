@@ -138,3 +138,41 @@ func (s *leavesAt) Submit(ctx context.Context, req operation.SubmitRequest) (ope
 	defer s.leave()
 	return s.Store.Submit(ctx, req)
 }
+
+// completedUnheard is a store whose first completion is made, and not told of.
+type completedUnheard struct {
+	Store
+	lost bool
+}
+
+func (s *completedUnheard) Complete(ctx context.Context, all []operation.Completion) ([]error, error) {
+	errs, err := s.Store.Complete(ctx, all)
+	if !s.lost && err == nil {
+		s.lost = true
+		return nil, &operation.UnknownError{Op: "complete", Err: errors.New("connection reset")}
+	}
+	return errs, err
+}
+
+// TestCompleteReplyLost: an answer of which it is not known whether it was recorded is found to have been, whatever it says.
+func TestCompleteReplyLost(t *testing.T) {
+	for status, c := range map[int]struct {
+		again   int
+		code    string
+		effects int64
+	}{201: {201, "", 1}, 429: {201, "", 2}, 500: {409, "unknown", 1}} {
+		e := newEndpoint(t, Options{}, func(s Store) Store { return &completedUnheard{Store: s} })
+		e.handle = func(w http.ResponseWriter, r *http.Request) {
+			if job, _ := Attempt(r.Context()); job.Ordinal > 1 {
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
+			w.WriteHeader(status)
+		}
+		e.want("the first", e.ask("k", "1"), status, "", 1)
+		e.want(fmt.Sprint("again, after ", status), e.ask("k", "1"), c.again, c.code, c.effects)
+		if rec, err := e.store.Get(t.Context(), "http::k"); err != nil || rec.ConflictCount != 0 {
+			t.Errorf("%d: %+v, %v", status, rec.Conflicts, err)
+		}
+	}
+}
