@@ -260,7 +260,8 @@ func (s *Holds) Confirm(ctx context.Context, req hold.ConfirmRequest) (hold.Hold
 		case hold.Released:
 			return &hold.OverError{ID: req.ID, State: state, What: "confirming it"}
 		case hold.Expired:
-			if s.now-r.expires >= req.Grace || s.taken(r.lines) != nil {
+			free := s.taken(r.lines) == nil
+			if s.now-r.expires >= req.Grace || !free {
 				r.state, r.reference = hold.Late, req.Reference
 				r.ended = s.now
 				return nil
