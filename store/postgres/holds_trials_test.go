@@ -16,7 +16,8 @@ import (
 // counter is a rig and the holds on it.
 type counter struct {
 	*rig
-	holds *Holds
+	holds  *Holds
+	place1 fence.ID // of a request that is made twice
 }
 
 func newCounter(t testing.TB) *counter {
@@ -24,7 +25,7 @@ func newCounter(t testing.TB) *counter {
 	return counterIn(&rig{t: t, harness: newHarness(t)})
 }
 
-func counterIn(r *rig) *counter { return &counter{r, r.store.Holds()} }
+func counterIn(r *rig) *counter { return &counter{rig: r, holds: r.store.Holds()} }
 
 // stock sets single items.
 func (f *counter) stock(names ...string) {
