@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/hold"
 	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/operation"
 	"github.com/tenure-go/tenure/store/postgres"
@@ -54,12 +55,12 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.Is(err, lease.ErrInvalid), errors.Is(err, fence.ErrInvalid), errors.Is(err, operation.ErrInvalid):
+	case errors.As(err, &usage), errors.Is(err, lease.ErrInvalid), errors.Is(err, fence.ErrInvalid), errors.Is(err, operation.ErrInvalid), errors.Is(err, hold.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, lease.ErrHeld), errors.Is(err, lease.ErrWaitEnded):
 		return exitNotAcquired
 	case errors.As(err, &store), errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, postgres.ErrSetup),
-		errors.Is(err, operation.ErrUnavailable), errors.Is(err, operation.ErrUnknown):
+		errors.Is(err, operation.ErrUnavailable), errors.Is(err, operation.ErrUnknown), errors.Is(err, hold.ErrUnavailable), errors.Is(err, hold.ErrUnknown):
 		return exitNoStore
 	}
 	return exitFailed

@@ -65,6 +65,7 @@ func (a *app) commands() []*cobra.Command {
 		a.runCommand(),
 		a.leaseCommand(),
 		a.opCommand(),
+		a.holdCommand(),
 		a.migrateCommand(),
 		a.epochCommand(),
 		a.authorityCommand(),
