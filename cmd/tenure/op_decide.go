@@ -198,9 +198,8 @@ const opPruneLong = `Forgets operations that were decided long ago, in stages: a
 the id, the kind, the fingerprint and the verdict; after --forget the operation itself. A stage that is not given is left
 out, and at least one is needed. What is undecided stays, however old, and so does what is still to be compensated.
 
-After --forget an id that is submitted again is a new operation, and is done again: so it is with the occurrences of tenure
-run
---once. Keep it well above any retry; it is at least 24h.
+After --forget an id that is submitted again is a new operation, and is done again: so it is with the occurrences of
+tenure run --once. Keep it well above any retry; it is at least 24h.
 On PostgreSQL the role is a member of tenure_operator.
 
 JSON: {"bodies", "records", "forgotten"}.`
