@@ -17,6 +17,7 @@ type Operations struct {
 	store     *Store
 	submits   opLane[*operation.SubmitRequest]
 	completes opLane[*operation.Completion]
+	turns     *opTurns
 	looks     opLooks
 }
 
@@ -26,9 +27,13 @@ var _ operation.Backend = (*Operations)(nil)
 func (s *Store) Operations() *Operations { return s.operations }
 
 func newOperations(s *Store) *Operations {
-	o := &Operations{store: s}
-	o.submits = opLane[*operation.SubmitRequest]{store: s, op: "submit", key: func(r *operation.SubmitRequest) string { return r.ID }, own: ownSubmission, many: o.submitMany}
-	o.completes = opLane[*operation.Completion]{store: s, op: "complete", key: func(c *operation.Completion) string { return c.ID }, own: ownCompletion, many: o.completeMany}
+	o := &Operations{store: s, turns: newOpTurns(int(s.pool.Config().MaxConns))}
+	o.submits = opLane[*operation.SubmitRequest]{
+		store: s, op: "submit", key: func(r *operation.SubmitRequest) string { return r.ID }, size: func(r *operation.SubmitRequest) int { return len(r.Request) }, own: ownSubmission, many: o.submitMany,
+	}
+	o.completes = opLane[*operation.Completion]{
+		store: s, op: "complete", key: func(c *operation.Completion) string { return c.ID }, size: func(c *operation.Completion) int { return len(c.Result) }, own: ownCompletion, many: o.completeMany,
+	}
 	return o
 }
 
@@ -82,7 +87,11 @@ func (o *Operations) Submit(ctx context.Context, req operation.SubmitRequest) (o
 			return operation.Submitted{Record: submittedRecord(&req)}, nil
 		}
 	}
-	rec, err := o.record(ctx, "submit", req.ID, submitText, submitArgs(&req)...)
+	key := "id " + req.ID
+	if req.Order != "" { // it waits for its order first
+		key = "order " + req.Order
+	}
+	rec, err := o.record(ctx, "submit", req.ID, key, submitText, submitArgs(&req)...)
 	return operation.Submitted{Record: rec.Record, Known: rec.outcome == "known"}, err
 }
 
@@ -111,8 +120,19 @@ func (o *Operations) Get(ctx context.Context, id string) (operation.Record, erro
 	if err := operation.CheckID(id); err != nil {
 		return operation.Record{}, err
 	}
-	rec, err := o.call(ctx, "get", id, `SELECT `+recordColumns+` FROM tenure.op_get($1, true)`, id)
-	return rec.Record, err
+	if err := o.store.enter("get"); err != nil {
+		return operation.Record{}, o.store.opFailed("get", id, false, err)
+	}
+	defer o.store.leave()
+	var rec opRecord
+	err := o.store.row(ctx, "get", rec.dest(), `SELECT `+recordColumns+` FROM tenure.op_get($1, true)`, id)
+	if err == nil {
+		err = rec.read()
+	}
+	if err != nil {
+		return operation.Record{}, o.store.opFailed("get", id, true, err)
+	}
+	return rec.Record, nil
 }
 
 // Cancel is part of [operation.Store].
@@ -146,13 +166,18 @@ func (o *Operations) call(ctx context.Context, op, id, text string, args ...any)
 		return opRecord{}, o.store.opFailed(op, id, false, err)
 	}
 	defer o.store.leave()
-	return o.record(ctx, op, id, text, args...)
+	return o.record(ctx, op, id, "id "+id, text, args...)
 }
 
-// record is call for a caller that has entered. A call that met others at the same rows begins again.
-func (o *Operations) record(ctx context.Context, op, id, text string, args ...any) (opRecord, error) {
+// record is call for a caller that has entered, whose turn is at key. A call that met others at the same rows begins again.
+func (o *Operations) record(ctx context.Context, op, id, key, text string, args ...any) (opRecord, error) {
+	give, err := o.turns.take(ctx, op, key)
+	if err != nil {
+		return opRecord{}, o.store.opFailed(op, id, false, err)
+	}
+	defer give()
 	var rec opRecord
-	err := o.again(ctx, op, func() error { return o.store.row(ctx, op, rec.dest(), text, args...) })
+	err = o.again(ctx, op, func() error { return o.store.row(ctx, op, rec.dest(), text, args...) })
 	o.looks.forget() // it may have unblocked another one
 	if err == nil {
 		err = rec.read()

@@ -67,11 +67,14 @@ func (s *Store) opFailed(op, id string, sent bool, err error) error {
 		return refused
 	}
 	err = hinted(op, err)
-	if !sent || pgconn.SafeToRetry(err) || refusedByServer(err) {
+	if !sent || readsOnly(op) || pgconn.SafeToRetry(err) || refusedByServer(err) {
 		return &operation.UnavailableError{Op: op, Err: err}
 	}
 	return &operation.UnknownError{Op: op, ID: id, Err: err}
 }
+
+// readsOnly reports whether a call changes nothing, so that nothing about it is unknown.
+func readsOnly(op string) bool { return op == "get" || op == "list" || op == "stats" }
 
 // opTxError translates an error in a transaction of the caller's own.
 func opTxError(err error) error {

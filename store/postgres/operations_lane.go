@@ -15,17 +15,19 @@ import (
 type opGroup[T any] struct {
 	items []T
 	keys  []string
+	bytes int           // of the items
 	done  chan struct{} // closed when the fields below are set
 	left  []int         // which were not handled with the others: to be asked for singly
 	err   error         // of the whole call
 }
 
 // opLane coalesces the calls of one kind, as [lane] does for the calls of a session: one statement is under way at a time and takes whatever waits when it begins, at most
-// [operation.MaxBatch] items. A caller that finds the lane idle runs its own call.
+// [operation.MaxBatch] items and, but for a single group, laneBytes of bodies. A caller that finds the lane idle runs its own call.
 type opLane[T any] struct {
 	store *Store
 	op    string
 	key   func(T) string
+	size  func(T) int                                                    // bytes of the body
 	own   func(T) T                                                      // a copy that outlives the caller's call
 	many  func(ctx context.Context, items []T) (left []int32, err error) // left counts from 1
 
@@ -35,12 +37,27 @@ type opLane[T any] struct {
 	items int // in queue
 }
 
+// laneBytes bounds the bodies of one statement: the server takes none of a gigabyte, and whoever has a small one waits for the large ones that share it.
+const laneBytes = 16 << 20
+
 func (l *opLane[T]) group(items []T) *opGroup[T] {
 	g := &opGroup[T]{items: items, keys: make([]string, len(items)), done: make(chan struct{})}
 	for i, item := range items {
 		g.keys[i] = l.key(item)
+		g.bytes += l.size(item)
 	}
 	return g
+}
+
+// fit is how many of the items, the first of them at least, make a group within laneBytes.
+func (l *opLane[T]) fit(items []T) int {
+	bytes := 0
+	for i, item := range items {
+		if bytes += l.size(item); bytes > laneBytes && i > 0 {
+			return i
+		}
+	}
+	return len(items)
 }
 
 // do runs g, alone or with others. The error is the lease package's, or the driver's.
@@ -168,9 +185,9 @@ func (l *opLane[T]) take() []*opGroup[T] {
 		return nil
 	}
 	var batch, left []*opGroup[T]
-	n, keys := 0, map[string]bool{}
+	n, bytes, keys := 0, 0, map[string]bool{}
 	for i, g := range l.queue {
-		if n+len(g.items) > operation.MaxBatch {
+		if n+len(g.items) > operation.MaxBatch || n > 0 && bytes+g.bytes > laneBytes {
 			left = append(left, l.queue[i:]...)
 			break
 		}
@@ -182,6 +199,7 @@ func (l *opLane[T]) take() []*opGroup[T] {
 			keys[k] = true
 		}
 		n += len(g.items)
+		bytes += g.bytes
 		batch = append(batch, g)
 	}
 	l.queue = left

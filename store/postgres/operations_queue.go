@@ -170,18 +170,28 @@ func (o *Operations) Complete(ctx context.Context, all []operation.Completion) (
 			items, at = append(items, c), append(at, i)
 		}
 	}
-	done := 0
-	if len(items) > 0 {
-		g := o.completes.group(items)
+	done := false
+	for len(items) > 0 {
+		some := items[:o.completes.fit(items)]
+		g := o.completes.group(some)
 		if err := o.completes.do(ctx, g); err != nil {
-			return nil, o.store.opFailed("complete", "", true, err)
+			return nil, o.partly(o.store.opFailed("complete", "", true, err), "", done)
 		}
 		for _, i := range g.left {
 			singly = append(singly, at[i])
 		}
-		done = len(items) - len(g.left)
+		done = done || len(g.left) < len(some)
+		items, at = items[len(some):], at[len(some):]
 	}
-	return errs, o.completeSingly(ctx, all, singly, errs, done > 0)
+	return errs, o.completeSingly(ctx, all, singly, errs, done)
+}
+
+// partly is the error of a call about many whose first part was done, if it was: what was certainly not applied is a part then.
+func (o *Operations) partly(err error, id string, done bool) error {
+	if done && errors.Is(err, operation.ErrUnavailable) {
+		return &operation.UnknownError{Op: "complete", ID: id, Err: err}
+	}
+	return err
 }
 
 // check reports whether a completion is invalid.
@@ -194,11 +204,8 @@ func check(c *operation.Completion, err *error) bool {
 func (o *Operations) completeSingly(ctx context.Context, all []operation.Completion, some []int, errs []error, done bool) error {
 	for _, i := range some {
 		err := o.completeOne(ctx, &all[i])
-		if errors.Is(err, operation.ErrUnavailable) && done {
-			return &operation.UnknownError{Op: "complete", ID: all[i].ID, Err: err}
-		}
 		if errors.Is(err, operation.ErrUnavailable) || errors.Is(err, operation.ErrUnknown) {
-			return err
+			return o.partly(err, all[i].ID, done)
 		}
 		errs[i], done = err, true
 	}
@@ -207,8 +214,13 @@ func (o *Operations) completeSingly(ctx context.Context, all []operation.Complet
 
 // completeOne completes by the whole rule.
 func (o *Operations) completeOne(ctx context.Context, c *operation.Completion) error {
+	give, err := o.turns.take(ctx, "complete", "id "+c.ID)
+	if err != nil {
+		return o.store.opFailed("complete", c.ID, false, err)
+	}
+	defer give()
 	defer o.looks.forget()
-	err := o.again(ctx, "complete", func() error { return o.store.row(ctx, "complete", []any{nil}, completeText, completeArgs(c)...) })
+	err = o.again(ctx, "complete", func() error { return o.store.row(ctx, "complete", []any{nil}, completeText, completeArgs(c)...) })
 	return o.store.opFailed("complete", c.ID, true, err)
 }
 

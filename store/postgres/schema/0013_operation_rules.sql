@@ -106,6 +106,8 @@ BEGIN
 	INTO h FROM tenure.operation o WHERE o.id = p_id FOR NO KEY UPDATE;
 	IF NOT FOUND THEN
 		PERFORM tenure.op_not_found(p_id);
+	ELSIF h.state < 4 AND h.ord IS DISTINCT FROM v_ord THEN -- it was committed between the two looks: its order is not locked, and whoever is next in it would not be found
+		PERFORM tenure.fail('TN006', format('operation %s came while it was looked for', to_json(p_id)), NULL, 'Nothing was changed. Ask again.');
 	END IF;
 	RETURN h;
 END $$;

@@ -88,12 +88,13 @@ BEGIN
 	WITH d AS (
 		INSERT INTO tenure.operation AS o (id, kind, fingerprint, request, priority, submission, created, due)
 		SELECT u.id, u.kind, u.print, u.request, u.priority, nextval('tenure.submission'), v_now, v_now + u.run_in
-		FROM (SELECT * FROM unnest(p_ids, p_kinds, p_requests, p_prints, p_priorities, p_run_ins) x (id, kind, request, print, priority, run_in) ORDER BY x.id COLLATE "C") u
+		FROM (SELECT * FROM unnest(p_ids, p_kinds, p_requests, p_prints, p_priorities, p_run_ins) WITH ORDINALITY x (id, kind, request, print, priority, run_in, o) ORDER BY x.id COLLATE "C", x.o) u
 		ON CONFLICT (id) DO NOTHING RETURNING o.id)
 	SELECT array_agg(d.id) INTO v_done FROM d;
 	PERFORM set_config('lock_timeout', v_before, true);
 	IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
-		v_left := ARRAY(SELECT u.o::int FROM unnest(p_ids) WITH ORDINALITY u (id, o) WHERE u.id NOT IN (SELECT x.id FROM unnest(v_done) x (id)) ORDER BY u.o);
+		v_left := ARRAY(SELECT t.o FROM (SELECT u.o::int, u.id, row_number() OVER (PARTITION BY u.id ORDER BY u.o) AS time FROM unnest(p_ids) WITH ORDINALITY u (id, o)) t
+			WHERE t.time > 1 OR t.id NOT IN (SELECT x.id FROM unnest(v_done) x (id)) ORDER BY t.o); -- of an id that stands there twice the first was recorded
 	END IF;
 	RETURN v_left;
 END $$;

@@ -23,6 +23,12 @@ BEGIN
 	IF (p_limit BETWEEN 1 AND 1000 AND p_ttl BETWEEN interval '1 millisecond' AND interval '1 hour' AND octet_length(p_worker) <= 256) IS NOT TRUE THEN
 		PERFORM tenure.op_invalid('claim', 'want a limit of 1 to 1000, a ttl of 1 ms to 1 hour, and a worker of at most 256 bytes');
 	END IF;
+	IF (SELECT count(DISTINCT u.kind) BETWEEN 1 AND 64 AND count(DISTINCT u.kind) = count(*) AND count(*) = cardinality(p_kinds) AND count(*) = count(u.l + u.most + u.asks::int + u.undoes::int)
+			AND min(u.l) >= 1 AND max(u.l) <= 1000 AND min(u.most) >= 1 AND max(u.most) <= 1000 AND min(least(u.timeout - interval '1 millisecond', u.win, u.after)) >= interval '0'
+			AND max(greatest(u.timeout, u.after)) <= interval '366 days' AND count(*) = count(u.timeout + u.after) AND count(*) = count(u.win)
+		FROM unnest(p_kinds, p_limits, p_timeouts, p_windows, p_not_afters, p_most, p_asks, p_undoes) u (kind, l, timeout, win, after, most, asks, undoes)) IS NOT TRUE THEN
+		PERFORM tenure.op_invalid('kinds', 'want 1 to 64 different ones, and for each of them a limit and a number of attempts of 1 to 1000, a timeout of 1 ms to 366 days, a window, a not after of at most 366 days, and whether it can be asked, and undone');
+	END IF;
 	PERFORM tenure.enter_incarnation_if_new(); -- before any other lock
 	IF p_id <> '' THEN
 		SELECT array_agg(x.c), array_agg(x.k), bool_or(x.attempts > 0) INTO v_rows, v_ks, v_more FROM (
@@ -98,8 +104,8 @@ BEGIN
 		ORDER BY w.priority DESC, w.due, w.submission LIMIT p_limit) f ON f.k = g.k GROUP BY g.k ORDER BY g.k);
 END $$;
 
--- What was due for another attempt, and can have none any more. Those that none can have had an effect of have failed; one whose order is being changed at this moment is left for
--- the next claim. The caller holds the rows. The others are no work any more.
+-- What was due for another attempt, and can have none any more. Those that none can have had an effect of have failed; one whose order is being changed at this moment is put off
+-- a little, so that it does not stand before strangers while a transaction keeps that order. The caller holds the rows. The others are no work any more.
 CREATE FUNCTION tenure.op_let_be(p_rows tid[], p_ks int[], p_asks boolean[], p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	v_ords text[];
@@ -110,6 +116,7 @@ BEGIN
 		RETURNING o.ord)
 	SELECT array_agg(DISTINCT d.ord) FILTER (WHERE d.ord IS NOT NULL) INTO v_ords FROM d;
 	PERFORM tenure.op_unblock(u.ord) FROM unnest(v_ords) u (ord);
+	UPDATE tenure.operation o SET due = p_now + interval '100 milliseconds' FROM unnest(p_rows) u (c) WHERE o.ctid = u.c AND o.state = 1;
 	UPDATE tenure.operation o SET again_until = NULL, asks = p_asks[u.k], step = tenure.op_step(3::smallint, o.wished, false, p_asks[u.k], false, false)
 	FROM unnest(p_rows, p_ks) u (c, k) WHERE o.ctid = u.c AND o.state = 3;
 END $$;
