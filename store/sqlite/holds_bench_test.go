@@ -63,6 +63,7 @@ func BenchmarkRefusedHolds(b *testing.B) {
 func seat(i int) string { return fmt.Sprint("seat/", i) }
 
 func sellSeat(tb testing.TB, holds *Holds, i int) error {
+	tb.Helper()
 	if _, err := holds.Place(tb.Context(), placement(i, time.Hour, seat(i))); err != nil {
 		return err
 	}

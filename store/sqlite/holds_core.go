@@ -11,9 +11,6 @@ import (
 	"github.com/tenure-go/tenure/hold"
 )
 
-// errAgain is a call's result when its batch has freed as many expired holds as one transaction may: what was freed is committed, and the call goes on in another.
-var errAgain = errors.New("more expired holds are to be freed")
-
 // settleAtOnce is how many lines of expired holds a batch of the writer frees, because every renewal of a lease waits for it.
 const settleAtOnce = 256
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,7 +157,7 @@ func (a *toldHolds) note(lines []string) {
 	for _, line := range lines {
 		what, text, _ := strings.Cut(line, " ")
 		n, err := strconv.Atoi(text)
-		if err != nil || !strings.Contains("pclr", what) || what == "" {
+		if err != nil || !slices.Contains([]string{"p", "c", "l", "r"}, what) {
 			a.t.Fatalf("a child said %q", line)
 		}
 		if former := a.ended[n]; former != "" && former != "p" {
