@@ -24,6 +24,16 @@ func BenchmarkHolds(b *testing.B) {
 	}
 }
 
+// BenchmarkHoldsAmongSeats is the same among many seats.
+func BenchmarkHoldsAmongSeats(b *testing.B) {
+	const many = 100_000
+	holds := openPath(b, newPath(b)).Holds()
+	seats(b, holds, max(b.N, many))
+	b.ResetTimer()
+	each(b, 64, b.N, func(i int) error { return sellSeat(b, holds, i) })
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sales/s")
+}
+
 // BenchmarkHoldsOfOneItem is the same on one item of which many are sold and held already.
 func BenchmarkHoldsOfOneItem(b *testing.B) {
 	for _, stored := range []int{1000, 100_000} {
