@@ -137,6 +137,7 @@ func officeTwins() []twin {
 		{"the age counts from the placing", by("what-is-old-enough-is-forgotten-at-equality")},
 		{"what is live is forgotten with its time since it was placed", by("only-what-has-been-over-for-so-long-is-forgotten")},
 		{"what has expired is never forgotten", by("only-what-has-been-over-for-so-long-is-forgotten")},
+		{"what is forgotten is chosen before the lock", by("F35-two-who-forget-at-once-give-back-nothing-twice")},
 		{"forgetting knows no limit", by("forgetting-stops-at-its-limit")},
 	}
 }

@@ -252,7 +252,7 @@ func (s *frail) Prune(ctx context.Context, age time.Duration, limit int) (int, e
 	}
 	defer end()
 	n := 0
-	for id, r := range s.holds {
+	for id, r := range maps.Clone(s.holds) {
 		since := s.now() - s.endOf(r)
 		if s.is("the age counts from the placing") {
 			since = s.now() - r.placed
@@ -263,6 +263,9 @@ func (s *frail) Prune(ctx context.Context, age time.Duration, limit int) (int, e
 		}
 		if !over || since < age && !s.is("what is live is forgotten with its time since it was placed") || n == limit && !s.is("forgetting knows no limit") {
 			continue
+		}
+		if s.is("what is forgotten is chosen before the lock") {
+			s.yield()
 		}
 		delete(s.holds, id)
 		n++

@@ -22,6 +22,7 @@ func raceCases() []Case[Harness] {
 		plain("stock-lowered-and-holds-placed-at-once-agree", stockOrPlace),
 		plain("F34-two-hundred-callers-for-the-last-unit-with-lost-replies", lastUnit),
 		plain("a-call-that-was-cut-off-is-settled-by-repeating-it", cutOffRepeated),
+		plain("F35-two-who-forget-at-once-give-back-nothing-twice", twoForget),
 		plain("everything-at-once", everythingAtOnce),
 	}
 }
@@ -380,6 +381,41 @@ func cutOffRepeated(s *stage) {
 		s.sell(name, ann)
 		s.item(name, 1, 1, 0)
 	}
+}
+
+func twoForget(s *stage) {
+	const n = 60
+	s.stock(n, "a")
+	for i := range n {
+		name := fmt.Sprintf("x%02d", i)
+		s.place(name, ann, "a")
+		if i%2 == 0 {
+			s.sell(name, ann)
+		}
+	}
+	s.advance(2 * hold.MinPruneAge)
+	var mu sync.Mutex
+	total := 0
+	forget := func(limit int) error { // not by the watch, which looks at what one call has forgotten
+		k, err := s.h.Office().Prune(s.ctx, hold.MinPruneAge, limit)
+		mu.Lock()
+		defer mu.Unlock()
+		total += k
+		return err
+	}
+	s.atOnce(4, func(int) error {
+		for range 10 {
+			if err := forget(5); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !s.failed() { // what others held at that moment
+		s.want(forget(n) == nil, "forgetting what is left failed")
+	}
+	s.want(total == n, "of %d holds %d were told as forgotten", n, total)
+	s.item("a", n, n/2, 0)
 }
 
 // everythingAtOnce lets many actors do all that there is with few items; the watch looks at what comes of it.
