@@ -39,21 +39,16 @@ func placeAgain(s *stage) {
 func idNotReused(s *stage) {
 	s.stock(5, "a", "b")
 	req := request("x", ann, "a")
-	spoiled := func() map[string]hold.PlaceRequest {
+	check := func() {
 		actor, lines, quantity, shorter := req, req, req, req
 		actor.Actor = bob
 		lines.Lines = []hold.Line{line("b", 1)}
 		quantity.Lines = []hold.Line{line("a", 1), line("a", 1)}
 		shorter.TTL = within
-		return map[string]hold.PlaceRequest{"actor": actor, "lines": lines, "lines ": quantity, "ttl": shorter}
-	}
-	check := func() {
-		for what, other := range spoiled() {
-			if what == "lines " {
-				what = "lines"
-			}
-			s.differs(other, what)
-		}
+		s.differs(actor, "actor")
+		s.differs(lines, "lines")
+		s.differs(quantity, "lines")
+		s.differs(shorter, "ttl")
 	}
 	s.placed(req)
 	check()
@@ -78,7 +73,7 @@ func overNotPlaced(s *stage) {
 	s.confirm(paid("late", ann, "r"), hold.Late)
 	for name, state := range map[string]hold.State{"released": hold.Released, "expired": hold.Expired, "late": hold.Late} {
 		req := request(name, ann, "a")
-		s.over(s.refused(req, hold.ErrOver), req.ID, state, "placing "+name+" again")
+		s.over(s.refusal(req, hold.ErrOver), req.ID, state, "placing "+name+" again")
 		s.at(name, state, map[bool]string{true: "r"}[state == hold.Late])
 	}
 	s.item("a", 9, 0, 0)

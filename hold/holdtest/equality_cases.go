@@ -35,7 +35,7 @@ func expiryAtEquality(s *stage, h ManualHarness) {
 	s.item("a", 1, 0, 0)
 	s.list(hold.ListRequest{States: []hold.State{hold.Expired}}, "x")
 	s.list(hold.ListRequest{States: []hold.State{hold.Held}})
-	s.over(s.refused(request("x", ann, "a"), hold.ErrOver), idOf("x"), hold.Expired, "placing it again")
+	s.over(s.refusal(request("x", ann, "a"), hold.ErrOver), idOf("x"), hold.Expired, "placing it again")
 }
 
 func confirmAtEquality(s *stage, h ManualHarness) {
@@ -73,8 +73,8 @@ func freeAtEquality(s *stage, h ManualHarness) {
 	req.MaxHolds = 1
 	s.placed(req)
 	h.Tick(ttl - grain)
-	t := s.taken(request("y", bob, "a"), "a", 1, 0)
-	s.want(t.Next == grain, "just before, the next expires within %v; want %v", t.Next, grain)
+	next := s.taken(request("y", bob, "a"), "a", 1, 0)
+	s.want(next == grain, "just before, the next expires within %v; want %v", next, grain)
 	s.stockRefused("b", 1, 0, hold.Item{Name: "b"})
 	req = request("y", ann, "a")
 	req.MaxHolds = 1

@@ -95,7 +95,7 @@ func (s *frail) Place(ctx context.Context, req hold.PlaceRequest) (hold.Hold, er
 
 // again answers a place whose id is known, unless a fault takes it for a new one.
 func (s *frail) again(req hold.PlaceRequest, lines []hold.Line, r *reserved) (hold.Hold, error, bool) { //nolint:revive // whether it is an answer stands last
-	refuse := func(err error) (hold.Hold, error, bool) { return hold.Hold{}, err, true } //nolint:revive // likewise
+	refuse := func(err error) (hold.Hold, error, bool) { return hold.Hold{}, err, true }
 	if s.is("an id is used again for anything") {
 		return hold.Hold{}, nil, false
 	}

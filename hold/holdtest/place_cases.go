@@ -34,8 +34,8 @@ func heldThenSold(s *stage) {
 	s.item("other", 1, 0, 0)
 	s.sell("a", ann)
 	s.item("seat", 1, 1, 0)
-	t := s.taken(request("b", bob, "seat"), "seat", 1, 0)
-	s.want(t.Next == 0, "a seat that is sold is told as free within %v", t.Next)
+	next := s.taken(request("b", bob, "seat"), "seat", 1, 0)
+	s.want(next == 0, "a seat that is sold is told as free within %v", next)
 	s.advance(past)
 	s.taken(request("b", bob, "seat"), "seat", 1, 0)
 	s.at("a", hold.Confirmed, "pays a")
@@ -84,15 +84,15 @@ func takenTold(s *stage) {
 	req.TTL = within
 	s.placed(req)
 	s.taken(requestOf("x", ann, line("b", 1), line("a", 1)), "b", 1, 0)
-	t := s.taken(requestOf("x", ann, line("b", 1), line("a", 2)), "a", 2, 1)
-	s.want(near(t.Next, within), "the next expires within %v; want %v", t.Next, within)
+	next := s.taken(requestOf("x", ann, line("b", 1), line("a", 2)), "a", 2, 1)
+	s.want(near(next, within), "the next expires within %v; want %v", next, within)
 	s.extend("short", bob, time.Minute, time.Minute)
-	t = s.taken(requestOf("x", ann, line("a", 2)), "a", 2, 1)
-	s.want(near(t.Next, ttl), "after an extension the next expires within %v; want %v", t.Next, ttl)
+	next = s.taken(requestOf("x", ann, line("a", 2)), "a", 2, 1)
+	s.want(near(next, ttl), "after an extension the next expires within %v; want %v", next, ttl)
 	s.release("long", ann, hold.Released)
 	s.release("short", bob, hold.Released)
-	t = s.taken(requestOf("x", ann, line("a", 4)), "a", 4, 3)
-	s.want(t.Next == 0, "nothing is held, and the next expires within %v", t.Next)
+	next = s.taken(requestOf("x", ann, line("a", 4)), "a", 4, 3)
+	s.want(next == 0, "nothing is held, and the next expires within %v", next)
 }
 
 func quantitiesShared(s *stage) {
@@ -122,7 +122,7 @@ func quantitiesShared(s *stage) {
 func itemUnknown(s *stage) {
 	s.stock(1, "a", "c")
 	for _, items := range [][]string{{"none"}, {"a", "b", "c"}, {"c", "b"}, {"A"}, {"a "}} {
-		err := s.refused(request("x", ann, items...), hold.ErrNotFound)
+		err := s.refusal(request("x", ann, items...), hold.ErrNotFound)
 		var n *hold.NotFoundError
 		s.want(s.failed() || errors.As(err, &n) && n.What == "item" && slices.Contains(items, n.Name) && n.Name != "a" && n.Name != "c", "placing %q: %v", items, err)
 	}
@@ -147,7 +147,7 @@ func refusalsInOrder(s *stage) {
 	s.release("x", ann, hold.Released)
 	s.differs(other, "ttl") // also of one that is over
 	other.TTL = req.TTL
-	s.over(s.refused(other, hold.ErrOver), other.ID, hold.Released, "placing again what was released")
+	s.over(s.refusal(other, hold.ErrOver), other.ID, hold.Released, "placing again what was released")
 	s.place("y", ann, "a")
 	full := request("z", ann, "a", "none")
 	full.MaxHolds, full.MaxUnits = 1, 1

@@ -139,7 +139,12 @@ func (s *stage) placed(req hold.PlaceRequest) hold.Hold {
 }
 
 // refused must be refused, with an error of this kind.
-func (s *stage) refused(req hold.PlaceRequest, kind error) error {
+func (s *stage) refused(req hold.PlaceRequest, kind error) {
+	s.want(s.refusal(req, kind) != nil, "placing %v was not refused", req.ID)
+}
+
+// refusal must be of this kind; it is returned to be looked at.
+func (s *stage) refusal(req hold.PlaceRequest, kind error) error {
 	if s.failed() {
 		return s.err
 	}
@@ -148,27 +153,27 @@ func (s *stage) refused(req hold.PlaceRequest, kind error) error {
 	return err
 }
 
-// taken must be refused because of this item.
-func (s *stage) taken(req hold.PlaceRequest, item string, wanted, free int64) *hold.TakenError {
+// taken must be refused because of this item. It returns when the next hold on it expires.
+func (s *stage) taken(req hold.PlaceRequest, item string, wanted, free int64) time.Duration {
 	var t *hold.TakenError
-	err := s.refused(req, hold.ErrTaken)
+	err := s.refusal(req, hold.ErrTaken)
 	s.want(s.failed() || errors.As(err, &t) && t.Item == item && t.Wanted == wanted && t.Free == free, "placing %v: %v; want that %d of %q are wanted and %d free", req.Lines, err, wanted, item, free)
 	if s.failed() || t == nil {
-		return &hold.TakenError{}
+		return 0
 	}
-	return t
+	return t.Next
 }
 
 // limited must be refused because of this limit.
 func (s *stage) limited(req hold.PlaceRequest, what string, most, live int64) {
 	var l *hold.LimitError
-	err := s.refused(req, hold.ErrLimit)
+	err := s.refusal(req, hold.ErrLimit)
 	s.want(s.failed() || errors.As(err, &l) && *l == hold.LimitError{Actor: req.Actor, What: what, Most: most, Live: live}, "placing %v for %q: %v; want that it has %d of %d %s", req.Lines, req.Actor, err, live, most, what)
 }
 
 // differs must be refused because of what differs from the hold that has the id.
 func (s *stage) differs(req hold.PlaceRequest, what string) {
-	s.mismatch(s.refused(req, hold.ErrMismatch), req.ID, what)
+	s.mismatch(s.refusal(req, hold.ErrMismatch), req.ID, what)
 }
 
 func (s *stage) mismatch(err error, id fence.ID, what string) {
