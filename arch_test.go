@@ -90,6 +90,7 @@ func testImportTable() []importRow {
 		{"operation/operationhttp", []string{"store/memory"}, "the middleware is tried on the oracle"},
 		{"operation/operationtest", []string{"store/memory"}, "the suite is tried on the oracle"},
 		{"hold/holdtest", []string{"store/memory"}, "the suite is tried on the oracle"},
+		{"hold", []string{"store/memory"}, "its example is compiled and run"},
 		{"operation", []string{"store/memory"}, "what callers use is tried on the oracle"},
 		{"worker", []string{"store/memory"}, "a worker and a reconciler are tried on the oracle, in a bubble"},
 		{"internal/tune", []string{"store/memory"}, "a sample is taken of a real store, in a bubble"},
