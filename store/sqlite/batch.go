@@ -23,7 +23,7 @@ type batch struct {
 	auth     authority
 	sessions map[fence.ID]*session
 	wrote    bool  // a lease, a mark or an end was written
-	settled  int   // lines of expired holds that were freed
+	extra    int   // lines of holds that were handled beyond the weights of their requests
 	err      error // the SQL error that ended the batch
 }
 

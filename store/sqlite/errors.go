@@ -38,8 +38,8 @@ var (
 	ErrSettings = errors.New("unsafe settings")
 	// errOtherAuthority: a transaction on another file was handed over.
 	errOtherAuthority = errors.New("the transaction is on another authority's file than the store")
-	// errAgain: a batch has freed as many expired holds as one transaction may. What was freed is committed, and the call goes on in another.
-	errAgain = errors.New("more expired holds are to be freed")
+	// errAgain: a batch has handled as many lines of holds as one transaction may. What expired holds it has freed is committed, and the call goes on in another.
+	errAgain = errors.New("more lines of holds are to be handled")
 	// ErrShutDown: the store was shut down by its own process.
 	ErrShutDown = errors.New("shut down")
 )

@@ -36,7 +36,7 @@ func (h *Holds) Guarantees() hold.Guarantees {
 func (h *Holds) write(ctx context.Context, op string, id fence.ID, weight int, f func(*holdBatch) error) error {
 	for {
 		err := h.store.writer.do(ctx, &request{op: op, id: id, weight: weight, do: func(b *batch) error {
-			hb := &holdBatch{txWork: b.work(), settled: &b.settled}
+			hb := &holdBatch{txWork: b.work(), extra: &b.extra}
 			err := f(hb)
 			if hb.err != nil {
 				return b.fail(hb.err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/hold"
 )
 
-// settleAtOnce is how many lines of expired holds a batch of the writer frees, because every renewal of a lease waits for it.
+// settleAtOnce is how many lines a batch of the writer handles beyond the weights of its requests, those of expired holds that it frees above all, because every renewal of a lease waits for it.
 const settleAtOnce = 256
 
 const (
@@ -80,8 +80,8 @@ func (b *holdBatch) fit(name string, wanted int64) error {
 			return err
 		}
 		most := min(wanted-i.unsold(), settleAtOnce)
-		if b.settled != nil {
-			if most = min(most, settleAtOnce-int64(*b.settled)); most <= 0 {
+		if b.extra != nil {
+			if most = min(most, settleAtOnce-int64(*b.extra)); most <= 0 {
 				return errAgain
 			}
 		}
@@ -112,11 +112,11 @@ func (b *holdBatch) settle(name string, most int64) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if b.settled != nil {
-			if n > 0 && *b.settled >= settleAtOnce { // holds of many lines
+		if b.extra != nil {
+			if n > 0 && *b.extra >= settleAtOnce { // holds of many lines
 				return n, nil
 			}
-			*b.settled += len(r.lines)
+			*b.extra += len(r.lines)
 		}
 		if err := b.end(r, hold.Expired, r.at, ""); err != nil {
 			return 0, err

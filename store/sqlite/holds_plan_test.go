@@ -85,9 +85,9 @@ func TestManyExpiredHoldsAreFreedInSteps(t *testing.T) {
 	req.Lines = []hold.Line{{Item: "item", Quantity: many - 1}}
 	steps := 0
 	err := s.writer.do(t.Context(), &request{op: "place", do: func(b *batch) error { // one step by hand
-		hb := &holdBatch{txWork: b.work(), settled: &b.settled}
+		hb := &holdBatch{txWork: b.work(), extra: &b.extra}
 		_, err := hb.place(&req, req.Lines)
-		steps = b.settled
+		steps = b.extra
 		b.wrote = hb.wrote
 		return err
 	}}, false)
@@ -136,4 +136,47 @@ func TestExpiredHoldsMakeRoomForLessStockAndForGrace(t *testing.T) {
 	h.pass(time.Minute)
 	o.stock(0, "other")
 	o.item("other", 0, 0, 0)
+}
+
+// Calls about holds of many lines do not crowd into one transaction either: they go on in the next ones, and all come through.
+func TestHoldsOfManyLinesDoNotShareABatch(t *testing.T) {
+	t.Parallel()
+	const many = 6
+	s := openPath(t, newPath(t))
+	o := &office{t, s.Holds()}
+	items := make([]string, hold.MaxLines)
+	for i := range items {
+		items[i] = seat(i)
+	}
+	o.stock(many, items...)
+	for n := range many {
+		o.place(n, time.Hour, items...)
+	}
+	g := holdWriter(t, s)
+	answers := make(chan error, many)
+	for n := range many {
+		go func() {
+			h, err := o.holds.Confirm(t.Context(), payment(n))
+			if err == nil && h.State != hold.Confirmed {
+				err = errAgain
+			}
+			answers <- err
+		}()
+	}
+	waitQueued(t, s, many)
+	handled := make(chan int, 1)
+	last := &request{op: "count", done: make(chan error, 1), do: func(b *batch) error { handled <- b.extra; return nil }}
+	if err := s.writer.enqueue(last, false); err != nil {
+		t.Fatal(err)
+	}
+	g.open()
+	if n := <-handled; n > settleAtOnce || n < hold.MaxLines {
+		t.Errorf("one batch handled %d lines", n)
+	}
+	for range many {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	o.item(seat(0), many, many, 0)
 }

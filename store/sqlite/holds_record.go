@@ -15,7 +15,7 @@ import (
 // holdBatch is what a transaction does with holds.
 type holdBatch struct {
 	*txWork
-	settled *int // lines of expired holds that the writer's batch has freed; nil: nobody else waits for this transaction's end
+	extra *int // lines that the writer's batch has handled beyond the weights of its requests; nil: nobody else waits for this transaction's end
 }
 
 // holdRecord is a row of tenure_hold with its lines.
@@ -94,7 +94,7 @@ func (b *holdBatch) findAll(ids []fence.ID) ([]*holdRecord, error) {
 	return b.records(selectHolds, string(list))
 }
 
-// load is find for a hold that must be known, and the actor's.
+// load is find for a hold that must be known, and the actor's. It may answer with errAgain: holds of many lines do not crowd into one batch, though each has the weight of one.
 func (b *holdBatch) load(id fence.ID, actor string) (*holdRecord, error) {
 	r, err := b.find(id)
 	switch {
@@ -104,6 +104,12 @@ func (b *holdBatch) load(id fence.ID, actor string) (*holdRecord, error) {
 		return nil, &hold.NotFoundError{What: "hold", Name: id.String()}
 	case r.actor != actor:
 		return nil, &hold.ActorError{ID: id, Actor: actor}
+	}
+	if more := len(r.lines) - 1; b.extra != nil && more > 0 {
+		if *b.extra > 0 && *b.extra+more > settleAtOnce {
+			return nil, errAgain
+		}
+		*b.extra += more
 	}
 	return r, nil
 }
