@@ -92,27 +92,26 @@ func unless(err error, kinds ...error) error {
 }
 
 func oppositeOrders(s *stage) {
+	const callers, rounds = 30, 8
 	s.stock(3, "a", "b", "c", "d")
 	orders := [][]string{{"a", "b", "c", "d"}, {"d", "c", "b", "a"}, {"b", "d"}, {"c", "a", "d"}, {"d", "a"}}
-	s.atOnce(30, func(i int) error {
-		for k := range 8 {
-			name, actor := fmt.Sprint(i, " ", k), fmt.Sprint("actor ", i)
-			_, err := s.store.Place(s.ctx, request(name, actor, orders[(i+k)%len(orders)]...))
-			if err != nil {
-				if err := unless(err, hold.ErrTaken); err != nil {
-					return err
-				}
-				continue
-			}
-			if _, err := s.store.Items(s.ctx, "", "", 10); err != nil {
+	for round := range rounds {
+		var w won
+		s.atOnce(callers, func(i int) error {
+			name := fmt.Sprint(i, " ", round)
+			_, err := s.store.Place(s.ctx, request(name, ann, orders[(i+round)%len(orders)]...))
+			if err := w.count(name, err, hold.ErrTaken); err != nil {
 				return err
 			}
-			if _, err := s.store.Release(s.ctx, idOf(name), actor); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+			_, err = s.store.Items(s.ctx, "", "", 10)
+			return err
+		})
+		s.want(len(w.names) > 0, "of %d callers nobody was granted anything", callers)
+		s.atOnce(len(w.names), func(i int) error {
+			_, err := s.store.Release(s.ctx, idOf(w.names[i]), ann)
+			return err
+		})
+	}
 	for _, item := range orders[0] {
 		s.item(item, 3, 0, 0)
 	}
@@ -253,35 +252,27 @@ func manyConfirmations(s *stage) {
 }
 
 func stockOrPlace(s *stage) {
-	const rounds = 10
-	s.stock(50, "a")
-	s.atOnce(20, func(i int) error {
-		actor := fmt.Sprint("actor ", i)
-		for k := range rounds {
-			if i < 4 { // whatever is asked for, there is never less than is held
-				for _, n := range []int64{int64(k % 4), 50} {
-					if err := unless(s.store.Stock(s.ctx, []hold.Item{{Name: "a", Quantity: n}}), hold.ErrTaken); err != nil {
-						return err
-					}
-					if _, err := s.store.Items(s.ctx, "", "", 10); err != nil {
-						return err
-					}
-				}
-				continue
-			}
-			name := fmt.Sprint(i, " ", k)
-			if _, err := s.store.Place(s.ctx, request(name, actor, "a")); err != nil {
-				if err := unless(err, hold.ErrTaken); err != nil {
+	const callers, rounds = 20, 10
+	for round := range rounds {
+		s.stock(50, "a")
+		var w won
+		s.atOnce(callers, func(i int) error {
+			if (i+round)%5 == 0 { // whatever is asked for, there is never less than is held
+				if err := unless(s.store.Stock(s.ctx, []hold.Item{{Name: "a", Quantity: int64(i % 4)}}), hold.ErrTaken); err != nil {
 					return err
 				}
-				continue
-			}
-			if _, err := s.store.Release(s.ctx, idOf(name), actor); err != nil {
+				_, err := s.store.Items(s.ctx, "", "", 10)
 				return err
 			}
-		}
-		return nil
-	})
+			name := fmt.Sprint(i, " ", round)
+			_, err := s.store.Place(s.ctx, request(name, ann, "a"))
+			return w.count(name, err, hold.ErrTaken)
+		})
+		s.atOnce(len(w.names), func(i int) error {
+			_, err := s.store.Release(s.ctx, idOf(w.names[i]), ann)
+			return err
+		})
+	}
 	s.stock(0, "a")
 	s.item("a", 0, 0, 0)
 }
@@ -309,8 +300,10 @@ func lastUnit(s *stage) {
 			}
 			return fmt.Errorf("%s is not settled after %d tries", name, tries)
 		}
+		req := request(name, actor, item)
+		req.TTL = time.Hour // none expires meanwhile
 		err := settle(func(ctx context.Context) error {
-			_, err := s.store.Place(ctx, request(name, actor, item))
+			_, err := s.store.Place(ctx, req)
 			return err
 		})
 		if err != nil {
@@ -326,6 +319,10 @@ func lastUnit(s *stage) {
 		return w.count(name, err, nil)
 	})
 	s.want(len(w.names) == 2, "of two last units %d were sold: %q", len(w.names), w.names)
+	s.item("seat", 1, 1, 0)
+	s.item("other", 1, 1, 0)
+	s.list(hold.ListRequest{States: []hold.State{hold.Held, hold.Released, hold.Expired, hold.Late}})
+	s.advance(2 * time.Hour) // nothing is left of any call
 	s.item("seat", 1, 1, 0)
 	s.item("other", 1, 1, 0)
 }
