@@ -175,7 +175,7 @@ func (o *Operations) Complete(ctx context.Context, all []operation.Completion) (
 		some := items[:o.completes.fit(items)]
 		g := o.completes.group(some)
 		if err := o.completes.do(ctx, g); err != nil {
-			return nil, o.partly(o.store.opFailed("complete", "", true, err), "", done)
+			return nil, partly(o.store.opFailed("complete", "", true, err), "", done)
 		}
 		for _, i := range g.left {
 			singly = append(singly, at[i])
@@ -186,10 +186,11 @@ func (o *Operations) Complete(ctx context.Context, all []operation.Completion) (
 	return errs, o.completeSingly(ctx, all, singly, errs, done)
 }
 
-// partly is the error of a call about many whose first part was done, if it was: what was certainly not applied is a part then.
-func (o *Operations) partly(err error, id string, done bool) error {
-	if done && errors.Is(err, operation.ErrUnavailable) {
-		return &operation.UnknownError{Op: "complete", ID: id, Err: err}
+// partly is the error of a call about many whose first part was done, if it was: what was certainly not applied is a part then. It does not match [operation.ErrUnavailable] any more.
+func partly(err error, id string, done bool) error {
+	var rest *operation.UnavailableError
+	if done && errors.As(err, &rest) {
+		return &operation.UnknownError{Op: rest.Op, ID: id, Err: rest.Err}
 	}
 	return err
 }
@@ -205,7 +206,7 @@ func (o *Operations) completeSingly(ctx context.Context, all []operation.Complet
 	for _, i := range some {
 		err := o.completeOne(ctx, &all[i])
 		if errors.Is(err, operation.ErrUnavailable) || errors.Is(err, operation.ErrUnknown) {
-			return o.partly(err, all[i].ID, done)
+			return partly(err, all[i].ID, done)
 		}
 		errs[i], done = err, true
 	}

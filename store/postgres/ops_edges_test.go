@@ -285,3 +285,17 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 		t.Errorf("a group of %d", got)
 	}
 }
+
+// TestAPartThatWasNotAppliedIsUnknown: where the first part of a call was done, an outage in the second does not let the whole match ErrUnavailable, by whatever it wraps.
+func TestAPartThatWasNotAppliedIsUnknown(t *testing.T) {
+	t.Parallel()
+	outage := &operation.UnavailableError{Op: "complete", Err: context.DeadlineExceeded}
+	for done, want := range map[bool]error{true: operation.ErrUnknown, false: operation.ErrUnavailable} {
+		err := partly(outage, "o", done)
+		for _, kind := range []error{operation.ErrUnknown, operation.ErrUnavailable} {
+			if errors.Is(err, kind) != errors.Is(kind, want) {
+				t.Errorf("done %v: %v matches %v: %v", done, err, kind, errors.Is(err, kind))
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"time"
 
@@ -101,7 +102,7 @@ const selectPrunable = `SELECT n FROM (SELECT n, id FROM tenure_operation o WHER
 	UNION ALL SELECT n, id FROM tenure_operation o WHERE decided > 0 AND kept = 3 AND ?3 > 0 AND decided <= ?4 - ?3 AND step = 1) ORDER BY id LIMIT ?5`
 
 // Prune implements [operation.Office]. It looks without any lock, and then forgets in transactions of a bounded size: an error says that some were not
-// handled, and not that none was.
+// handled, and not that none was: then it matches [operation.ErrUnknown].
 func (o *Operations) Prune(ctx context.Context, req operation.PruneRequest) (operation.Pruned, error) {
 	if err := req.Check(); err != nil {
 		return operation.Pruned{}, err
@@ -126,11 +127,19 @@ func (o *Operations) Prune(ctx context.Context, req operation.PruneRequest) (ope
 			return err
 		})
 		if err != nil {
-			return operation.Pruned{}, err // the writer may still be at work on it: p is not even read
+			return operation.Pruned{}, partly(err, total != operation.Pruned{}) // the writer may still be at work on it: p is not even read
 		}
 		total.Bodies, total.Records, total.Forgotten = total.Bodies+p.Bodies, total.Records+p.Records, total.Forgotten+p.Forgotten
 	}
 	return total, nil
+}
+
+// partly is the error of a call whose first part was done, if it was: what was certainly not applied is a part then, and the whole does not match [operation.ErrUnavailable].
+func partly(err error, done bool) error {
+	if rest, ok := errors.AsType[*operation.UnavailableError](err); ok && done {
+		return &operation.UnknownError{Op: rest.Op, Err: rest.Err}
+	}
+	return err
 }
 
 // soonest is the least of the ages that are set, or 0.
