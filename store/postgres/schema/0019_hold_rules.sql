@@ -80,8 +80,8 @@ DECLARE
 BEGIN
 	WITH gone AS (
 		UPDATE tenure.hold_line l SET live = false
-		FROM unnest(p_items) u (name), LATERAL (SELECT n.item, n.hold FROM tenure.hold_line n WHERE n.item = u.name AND n.live AND n.until <= p_now ORDER BY n.until LIMIT 1000) x
-		WHERE l.item = x.item AND l.hold = x.hold RETURNING l.item, l.quantity),
+		FROM unnest(p_items) u (name), LATERAL (SELECT n.ctid AS c FROM tenure.hold_line n WHERE n.item = u.name AND n.live AND n.until <= p_now ORDER BY n.until LIMIT 1000) x
+		WHERE l.ctid = x.c RETURNING l.item, l.quantity), -- nobody else moves a line of an item that is locked
 	freed AS (
 		UPDATE tenure.item i SET held = i.held - g.quantity FROM (SELECT n.item, sum(n.quantity)::bigint AS quantity, count(*) AS lines FROM gone n GROUP BY n.item) g
 		WHERE i.name = g.item RETURNING g.lines)
@@ -89,10 +89,10 @@ BEGIN
 	RETURN coalesce(v_most >= 1000, false);
 END $$;
 
--- Ends a hold that is not sold. The caller has locked it. until is not changed where its time ended it.
+-- Ends a hold that is not sold. The caller has locked it. until is not changed where its time ended it. live::int is for the planner: a line is found by its whole key, not among all live ones of its item.
 CREATE FUNCTION tenure.hold_end(h tenure.hold, p_state smallint, p_until timestamptz, p_reference text) RETURNS tenure.hold LANGUAGE plpgsql AS $$
 BEGIN
-	WITH gone AS (UPDATE tenure.hold_line l SET live = false WHERE l.item = ANY (h.items) AND l.hold = h.id AND l.live RETURNING l.item, l.quantity)
+	WITH gone AS (UPDATE tenure.hold_line l SET live = false WHERE l.item = ANY (h.items) AND l.hold = h.id AND l.live::int = 1 RETURNING l.item, l.quantity)
 	UPDATE tenure.item i SET held = i.held - coalesce((SELECT g.quantity FROM gone g WHERE g.item = i.name), 0) WHERE i.name = ANY (h.items);
 	UPDATE tenure.hold o SET state = p_state, until = p_until, reference = p_reference WHERE o.id = h.id RETURNING * INTO h;
 	RETURN h;

@@ -15,14 +15,15 @@ BEGIN
 	ELSIF NOT coalesce(v_states <@ ARRAY['held', 'confirmed', 'released', 'expired', 'late'], true) THEN
 		PERFORM tenure.op_invalid('state', 'want held, confirmed, released, expired or late');
 	END IF;
-	IF v_states <@ ARRAY['held'] AND v_item IS NOT NULL THEN
-		v_holds := ARRAY(SELECT o FROM (SELECT l.hold FROM tenure.hold_line l WHERE l.item = v_item AND l.live AND l.until > v_now) x
-			JOIN tenure.hold o ON o.id = x.hold WHERE o.id > v_after AND (v_actor IS NULL OR o.actor = v_actor) AND tenure.hold_state(o, v_now) = 1 ORDER BY o.id LIMIT p_limit);
-	ELSIF v_states <@ ARRAY['held'] AND v_actor IS NOT NULL THEN
-		v_holds := ARRAY(SELECT o FROM tenure.hold o
-			WHERE o.actor = v_actor AND o.state = 1 AND o.until > v_now AND o.id > v_after AND tenure.hold_state(o, v_now) = 1 ORDER BY o.id LIMIT p_limit);
+	IF v_states <@ ARRAY['held'] AND v_actor IS NOT NULL THEN
+		v_holds := ARRAY(SELECT x.o FROM (SELECT o FROM tenure.hold o WHERE o.actor = v_actor AND o.state = 1 AND o.until > v_now AND o.id > v_after AND (v_item IS NULL OR v_item = ANY (o.items)) ORDER BY o.id OFFSET 0) x
+			WHERE tenure.hold_state(x.o, v_now) = 1 LIMIT p_limit);
+	ELSIF v_states <@ ARRAY['held'] AND v_item IS NOT NULL THEN
+		v_holds := ARRAY(SELECT x.o FROM (SELECT o FROM tenure.hold_line l JOIN tenure.hold o ON o.id = l.hold WHERE l.item = v_item AND l.live AND l.until > v_now AND l.hold > v_after ORDER BY l.hold OFFSET 0) x
+			WHERE tenure.hold_state(x.o, v_now) = 1 LIMIT p_limit);
 	ELSIF v_states <@ ARRAY['held'] THEN
-		v_holds := ARRAY(SELECT o FROM tenure.hold o WHERE o.state = 1 AND o.until > v_now AND o.id > v_after AND tenure.hold_state(o, v_now) = 1 ORDER BY o.id LIMIT p_limit);
+		v_holds := ARRAY(SELECT x.o FROM (SELECT o FROM tenure.hold o WHERE o.state = 1 AND o.until > v_now AND o.id > v_after ORDER BY o.id OFFSET 0) x
+			WHERE tenure.hold_state(x.o, v_now) = 1 LIMIT p_limit);
 	ELSIF v_item IS NOT NULL THEN
 		v_holds := ARRAY(SELECT o FROM tenure.hold_line l JOIN tenure.hold o ON o.id = l.hold
 			WHERE l.item = v_item AND l.hold > v_after AND (v_actor IS NULL OR o.actor = v_actor)
@@ -57,16 +58,16 @@ BEGIN
 	PERFORM tenure.read_committed('hold_prune'), tenure.durable();
 	v_before := clock_timestamp() - p_age;
 	v_ids := ARRAY(SELECT o.id FROM tenure.hold o WHERE o.until <= v_before ORDER BY o.until, o.id LIMIT p_limit);
-	v_items := ARRAY(SELECT DISTINCT l.item FROM unnest(v_ids) u (id) JOIN tenure.hold o ON o.id = u.id JOIN tenure.hold_line l ON l.item = ANY (o.items) AND l.hold = o.id WHERE o.state = 1 AND l.live);
+	v_items := ARRAY(SELECT DISTINCT l.item FROM unnest(v_ids) u (id) JOIN tenure.hold o ON o.id = u.id JOIN tenure.hold_line l ON l.item = ANY (o.items) AND l.hold = o.id WHERE o.state = 1 AND l.live::int = 1);
 	SELECT array_agg(x.name) INTO v_locked FROM (SELECT i.name FROM tenure.item i WHERE i.name = ANY (v_items) ORDER BY i.name FOR NO KEY UPDATE SKIP LOCKED) x;
 	-- What expired and nobody has noticed is freed first.
 	WITH gone AS (
 		UPDATE tenure.hold_line l SET live = false FROM unnest(v_ids) u (id) JOIN tenure.hold o ON o.id = u.id
-		WHERE l.hold = o.id AND l.item = ANY (o.items) AND l.item = ANY (v_locked) AND l.live AND l.until <= v_before RETURNING l.item, l.quantity)
+		WHERE l.hold = o.id AND l.item = ANY (o.items) AND l.item = ANY (v_locked) AND l.live::int = 1 AND l.until <= v_before RETURNING l.item, l.quantity)
 	UPDATE tenure.item i SET held = i.held - g.quantity FROM (SELECT n.item, sum(n.quantity)::bigint AS quantity FROM gone n GROUP BY n.item) g WHERE i.name = g.item;
 	SELECT array_agg(x.id) INTO v_ids FROM (
 		SELECT o.id FROM unnest(v_ids) u (id) JOIN tenure.hold o ON o.id = u.id
-		WHERE o.until <= v_before AND NOT EXISTS (SELECT 1 FROM tenure.hold_line l WHERE l.item = ANY (o.items) AND l.hold = o.id AND l.live) FOR UPDATE OF o SKIP LOCKED) x;
+		WHERE o.until <= v_before AND NOT EXISTS (SELECT 1 FROM tenure.hold_line l WHERE l.item = ANY (o.items) AND l.hold = o.id AND l.live::int = 1) FOR UPDATE OF o SKIP LOCKED) x;
 	DELETE FROM tenure.hold_line l USING unnest(v_ids) u (id) JOIN tenure.hold o ON o.id = u.id WHERE l.item = ANY (o.items) AND l.hold = o.id;
 	DELETE FROM tenure.hold o USING unnest(v_ids) u (id) WHERE o.id = u.id;
 	GET DIAGNOSTICS v_done = ROW_COUNT;
