@@ -66,7 +66,7 @@ func importTable() []importRow {
 		{"store/memory", []string{"fence", "hold", "lease", "operation", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
 		{"store/sqlite", []string{"fence", "lease", "operation", "hold", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
 			"a store imports its own driver and no sibling"},
-		{"store/postgres", []string{"fence", "lease", "operation", "internal/clock", "github.com/jackc/pgx/v5"}, "a store imports its own driver and no sibling"},
+		{"store/postgres", []string{"fence", "hold", "lease", "operation", "internal/clock", "github.com/jackc/pgx/v5"}, "a store imports its own driver and no sibling"},
 		{"drill/...", []string{"fence", "fence/file", "fence/object/...", "budget", "lease", "operation", "worker", "store/...", "drill/...", "internal/clock", "internal/flakypay", "internal/supervise", "internal/upstream", "fence/fencehttp", "internal/testdb/pgserver", "github.com/jackc/pgx/v5", "github.com/minio/minio-go/v7", "golang.org/x/sys"},
 			"drives real stores, and is driven by cmd; its resource is tables beside the store, which takes the store's driver, or the ledger of a provider of its own, whom real workers pay; failover builds servers of its own"},
 		{"cmd/tenure/...", []string{"fence", "lease", "operation", "hold", "store/...", "drill/...", "cmd/tenure/...", "fence/fencehttp", "internal/clock", "internal/supervise", "internal/tune", "internal/upstream", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jackc/pgx/v5"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,9 +94,9 @@ func TestStrangersAtTheCounterShareNoFate(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint("seat ", i)
 	}
-	f.stock(append(names, "locked", "sold")...)
+	f.stock(slices.Concat(names, []string{"locked", "sold"})...)
 	mine := f.place("ann", time.Minute, "sold")
-	x := f.rig.begin(ctx, pgx.ReadCommitted)
+	x := f.begin(ctx, pgx.ReadCommitted)
 	x.do(ctx, `SELECT FROM tenure.item WHERE name IN ('locked', 'sold') FOR UPDATE`)
 	late := make(chan error, 2)
 	go func() { _, err := f.holds.Place(ctx, f.want("bob", time.Minute, "locked")); late <- err }()

@@ -114,14 +114,11 @@ func holdTrials() []trial {
 			run:  slowSale,
 			twins: map[string][]edit{
 				"a place that does not lock the item": {{now: itemGuards}, {"hold_place", placeLock, ""}},
-				"a sale that does not lock the item": {
-					{now: itemGuards}, {"hold_lock", placeLock, ""},
-					{"hold_confirm", "UPDATE tenure.item i SET sold = i.sold + u.quantity, held = i.held - u.quantity FROM unnest(h.items, h.quantities) u (item, quantity) WHERE i.name = u.item;", ""},
-					{"hold_confirm", "sole = (SELECT i.quantity = 1 FROM tenure.item i WHERE i.name = l.item)", "sole = true"},
-				},
 			},
 		},
-		{name: "the time of a hold passes while its confirmation waits", run: confirmedTooLate, twins: map[string][]edit{"the clock is read before the lock": early("hold_confirm")}},
+		{name: "the time of a hold passes while its confirmation waits", run: confirmedTooLate, twins: map[string][]edit{
+			"the clock is read before the lock": early("hold_confirm"), "the item is locked by its update alone": {{"hold_lock", placeLock, ""}},
+		}},
 		{name: "the time of a hold passes while its extension waits", run: extendedTooLate, twins: map[string][]edit{"the clock is read before the lock": early("hold_extend")}},
 		{
 			name: "two want one unit at once",
@@ -141,6 +138,12 @@ func holdTrials() []trial {
 			pause: []edit{{"hold_place", "INSERT INTO tenure.hold AS o", "PERFORM pg_advisory_xact_lock_shared(7077);\n\tINSERT INTO tenure.hold AS o"}},
 			twins: map[string][]edit{"a limit without the actor's lock": {{"hold_place", "PERFORM pg_advisory_xact_lock(tenure.hold_actor_key(p_actor));", "NULL;"}}},
 		},
+	}
+}
+
+// repeatTrials are of what comes again, late, or goes meanwhile.
+func repeatTrials() []trial {
+	return []trial{
 		{
 			name:  "a place is repeated while it is under way",
 			run:   repeatedMeanwhile,
@@ -394,8 +397,7 @@ func forgottenInGrace(ctx context.Context, r *rig) error {
 	pruning := start(func() error { _, err := f.holds.Prune(ctx, time.Hour, 10); return err })
 	if r.blocked(ctx, 1, pruning) {
 		x.commit(ctx)
-		<-pruning
-		return broken("pruning waits for a sale")
+		return errors.Join(broken("pruning waits for a sale"), <-pruning)
 	}
 	if err := <-pruning; err != nil {
 		return err

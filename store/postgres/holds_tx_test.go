@@ -120,7 +120,7 @@ func TestPlaceTxIsOfTheTransaction(t *testing.T) {
 	ctx := t.Context()
 	f := newCounter(t)
 	f.stock("a", "b")
-	x := f.rig.begin(ctx, pgx.ReadCommitted)
+	x := f.begin(ctx, pgx.ReadCommitted)
 	req := f.want("ann", time.Minute, "a")
 	if told, err := f.holds.PlaceTx(ctx, x, req); err != nil || told.State != hold.Held || told.Left != time.Minute {
 		t.Fatal(told, err)
@@ -168,7 +168,7 @@ func TestHoldsInTransactionsOfEachLevel(t *testing.T) {
 			f := newCounter(t)
 			f.stock("released", "extended", "same", "new", "taken over")
 			old := func() *hand { // a transaction with a snapshot
-				x := f.rig.begin(ctx, l.level)
+				x := f.begin(ctx, l.level)
 				x.do(ctx, `SELECT count(*) FROM content`)
 				return x
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,19 +73,19 @@ func TestClaimsWithoutSense(t *testing.T) {
 	ctx := t.Context()
 	f := newOffice(t)
 	f.submit("o")
-	const sound = `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[1], ARRAY[true], ARRAY[false]`
+	const sound = `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[1], ARRAY[true], ARRAY[false]`
 	for what, args := range map[string]string{
-		"no attempts":       `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[NULL::int], ARRAY[true], ARRAY[false]`,
-		"too few attempts":  `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[0], ARRAY[true], ARRAY[false]`,
-		"fewer of them":     `ARRAY['l', 'k'], ARRAY[1, 1], ARRAY['1 hour', '1 hour']::interval[], ARRAY['0', '0']::interval[], ARRAY['0', '0']::interval[], ARRAY[1], ARRAY[true, true], ARRAY[false, false]`,
-		"no timeout":        `ARRAY['k'], ARRAY[1], ARRAY[NULL::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[1], ARRAY[true], ARRAY[false]`,
-		"less than none":    `ARRAY['k'], ARRAY[1], ARRAY['-1 hour'::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[1], ARRAY[true], ARRAY[false]`,
+		"no attempts":       `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[NULL::int], ARRAY[true], ARRAY[false]`,
+		"too few attempts":  `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[0], ARRAY[true], ARRAY[false]`,
+		"fewer of them":     `ARRAY['l', 'k'], ARRAY[1, 1], ARRAY['1 hour', '1 hour']::interval[], ARRAY['0', '0']::interval[], ARRAY['0s', '0']::interval[], ARRAY[1], ARRAY[true, true], ARRAY[false, false]`,
+		"no timeout":        `ARRAY['k'], ARRAY[1], ARRAY[NULL::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[1], ARRAY[true], ARRAY[false]`,
+		"less than none":    `ARRAY['k'], ARRAY[1], ARRAY['-1 hour'::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[1], ARRAY[true], ARRAY[false]`,
 		"no window":         `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY[NULL::interval], ARRAY['0'::interval], ARRAY[1], ARRAY[true], ARRAY[false]`,
-		"nobody asks":       `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[1], NULL, ARRAY[false]`,
-		"no limit":          `ARRAY['k'], NULL, ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[1], ARRAY[true], ARRAY[false]`,
-		"the same twice":    `ARRAY['k', 'k'], ARRAY[1, 1], ARRAY['1 hour', '1 hour']::interval[], ARRAY['0', '0']::interval[], ARRAY['0', '0']::interval[], ARRAY[1, 1], ARRAY[true, true], ARRAY[false, false]`,
-		"no kinds":          `NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL`,
-		"a kind without is": `ARRAY[NULL::text], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY['0'::interval], ARRAY[1], ARRAY[true], ARRAY[false]`,
+		"nobody asks":       `ARRAY['k'], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[1], NULL, ARRAY[false]`,
+		"no limit":          `ARRAY['k'], NULL, ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[1], ARRAY[true], ARRAY[false]`,
+		"the same twice":    `ARRAY['k', 'k'], ARRAY[1, 1], ARRAY['1 hour', '1 hour']::interval[], ARRAY['0', '0']::interval[], ARRAY['0s', '0']::interval[], ARRAY[1, 1], ARRAY[true, true], ARRAY[false, false]`,
+		"no kinds":          strings.Repeat(`NULL, `, 7) + `NULL`,
+		"a kind without is": `ARRAY[NULL::text], ARRAY[1], ARRAY['1 hour'::interval], ARRAY['0'::interval], ARRAY[interval '0'], ARRAY[1], ARRAY[true], ARRAY[false]`,
 	} {
 		if err := f.exec(ctx, `SELECT tenure.op_claim_many('w', '1 minute', 1, `+args+`)`); state(err) != stateInvalid {
 			t.Errorf("%s: %v", what, err)
