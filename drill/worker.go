@@ -217,7 +217,12 @@ func told(err error) reply {
 func (w *worker) start(ctx context.Context, c command) error {
 	var err error
 	w.owner = c.Owner
-	w.session, err = lease.Start(ctx, w.net, lease.Options{Owner: c.Owner, TTL: ofMillis(c.TTL), Margin: ofMillis(c.Margin), Clock: w.clock})
+	for range 3 { // a call that a busy machine was too slow for was not applied, and a session has only its TTL to open in
+		w.session, err = lease.Start(ctx, w.net, lease.Options{Owner: c.Owner, TTL: ofMillis(c.TTL), Margin: ofMillis(c.Margin), Clock: w.clock})
+		if !errors.Is(err, lease.ErrUnavailable) {
+			break
+		}
+	}
 	return err
 }
 
