@@ -44,7 +44,7 @@ func TestARefusedPlaceLocksAndWritesNothing(t *testing.T) {
 	f := newCounter(t)
 	f.stock("seat", "other")
 	f.place("ann", time.Minute, "seat")
-	x := f.rig.begin(ctx, pgx.ReadCommitted)
+	x := f.begin(ctx, pgx.ReadCommitted)
 	x.do(ctx, `SELECT FROM tenure.item FOR UPDATE`)
 	limited := f.want("bob", time.Minute, "seat", "other")
 	limited.MaxUnits = 2 // by itself
@@ -54,7 +54,7 @@ func TestARefusedPlaceLocksAndWritesNothing(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	y := f.rig.begin(ctx, pgx.ReadCommitted)
+	y := f.begin(ctx, pgx.ReadCommitted)
 	var refused int
 	var wrote bool
 	if err := y.QueryRow(ctx, `SELECT cardinality(refused) FROM tenure.hold_place_many(ARRAY[$1::uuid], '{bob}', '{1 minute}', '{1}', '{seat}', '{1}')`, uuid(f.ids.New())).Scan(&refused); err != nil || refused != 1 {

@@ -28,9 +28,8 @@ BEGIN
 		WHERE i.name = ANY (ARRAY(SELECT u.item FROM unnest(p_requests, p_items) u (o, item) WHERE u.o <> ALL (refused))) ORDER BY i.name FOR NO KEY UPDATE SKIP LOCKED) x;
 	v_now := clock_timestamp(); -- in a later statement than the locks
 	PERFORM tenure.hold_free(v_locked, v_now);
-	v_fit := ARRAY(SELECT u.o FROM unnest(p_requests, p_items, p_quantities) u (o, item, quantity)
-		LEFT JOIN (unnest(v_locked) k (name) JOIN tenure.item i ON i.name = k.name) ON k.name = u.item
-		GROUP BY u.o HAVING bool_and((i.quantity - i.sold - i.held >= u.quantity) IS TRUE));
+	v_fit := ARRAY(SELECT u.o FROM unnest(p_requests, p_items, p_quantities) u (o, item, quantity) LEFT JOIN tenure.item i ON i.name = u.item
+		GROUP BY u.o HAVING bool_and((i.quantity - i.sold - i.held >= u.quantity AND u.item IN (SELECT k.name FROM unnest(v_locked) k (name))) IS TRUE));
 	PERFORM set_config('lock_timeout', '300', true);
 	-- By id, so that two batches wait for each other in one direction only.
 	WITH d AS (
@@ -81,10 +80,11 @@ BEGIN
 	v_items := ARRAY(SELECT DISTINCT u.item FROM unnest(p_ids) x (id) JOIN tenure.hold h ON h.id = x.id, unnest(h.items) u (item));
 	SELECT array_agg(x.name) INTO v_locked FROM (SELECT i.name FROM tenure.item i WHERE i.name = ANY (v_items) ORDER BY i.name FOR NO KEY UPDATE SKIP LOCKED) x;
 	v_now := clock_timestamp(); -- in a later statement than the locks
-	SELECT array_agg(x.id) INTO v_ids FROM (
-		SELECT h.id FROM unnest(p_ids, p_actors) u (id, actor) JOIN tenure.hold h ON h.id = u.id AND h.actor = u.actor
-		WHERE h.state = 1 AND h.until > v_now AND h.items <@ v_locked AND NOT EXISTS (SELECT 1 FROM tenure.hold_line l WHERE l.item = ANY (h.items) AND l.hold = h.id AND NOT l.live)
-		ORDER BY h.id FOR NO KEY UPDATE OF h SKIP LOCKED) x;
+	-- By the ids alone first: a plan that was made when there were few holds must not look among all that are live.
+	SELECT array_agg(x.id) INTO v_ids FROM (SELECT h.id FROM tenure.hold h WHERE h.id = ANY (p_ids) ORDER BY h.id FOR NO KEY UPDATE SKIP LOCKED) x;
+	WITH h AS MATERIALIZED (SELECT o.id, o.actor, o.state, o.until, o.items FROM tenure.hold o WHERE o.id = ANY (v_ids))
+	SELECT array_agg(h.id) INTO v_ids FROM h JOIN unnest(p_ids, p_actors) u (id, actor) ON u.id = h.id AND u.actor = h.actor
+	WHERE h.state = 1 AND h.until > v_now AND h.items <@ v_locked AND NOT EXISTS (SELECT 1 FROM tenure.hold_line l WHERE l.item = ANY (h.items) AND l.hold = h.id AND NOT l.live);
 	UPDATE tenure.item i SET sold = i.sold + s.quantity, held = i.held - s.quantity FROM (
 		SELECT u.item, sum(u.quantity)::bigint AS quantity FROM unnest(v_ids) x (id) JOIN tenure.hold h ON h.id = x.id, unnest(h.items, h.quantities) u (item, quantity) GROUP BY u.item) s
 	WHERE i.name = s.item;
