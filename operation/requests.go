@@ -182,7 +182,7 @@ type ListRequest struct {
 	Kind      string  // only of this kind
 	States    []State // only in one of these
 	Conflicts bool    // only with conflicts
-	Wished    bool    // only those whose cancelling was wished for and that are not cancelled, nor undone
+	Wished    bool    // only those whose cancelling was wished for and that are not cancelled, nor undone: a compensation that failed, or was cancelled, undoes nothing
 	Prefix    string  // of the id
 	After     string  // ids after this one, in byte order
 	Limit     int     // 1 to MaxList

@@ -28,6 +28,12 @@ func officeTwins() []twin {
 		{"a list ignores conflicts", breaking(func(w *wrap) { w.listing(func(req *operation.ListRequest) { req.Conflicts = false }) }),
 			by("a-list-holds-what-matches-all-that-is-set", "evidence-against-what-was-forgotten-is-still-a-conflict")},
 		{"a list ignores wishes", breaking(func(w *wrap) { w.listing(func(req *operation.ListRequest) { req.Wished = false }) }), by("a-list-holds-what-matches-all-that-is-set")},
+		{"a compensation that came to nothing fulfils a wish", breaking(func(w *wrap) {
+			w.list = func(ctx context.Context, req operation.ListRequest) ([]operation.Record, error) {
+				found, err := w.inner.List(ctx, req)
+				return slices.DeleteFunc(found, func(rec operation.Record) bool { return req.Wished && rec.UndoneBy != "" }), err
+			}
+		}), by("a-list-holds-what-matches-all-that-is-set")},
 		{"a page begins anew", breaking(func(w *wrap) { w.listing(func(req *operation.ListRequest) { req.After = "" }) }), by("a-list-goes-on-after-an-id")},
 		{"a prefix is a pattern", breaking(func(w *wrap) {
 			w.list = func(ctx context.Context, req operation.ListRequest) ([]operation.Record, error) {

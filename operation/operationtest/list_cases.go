@@ -69,6 +69,8 @@ func listFilters(s *stage) {
 	_, err := s.store.Undone(s.ctx, "attempting", "undo")
 	s.want(err == nil, "undone: %v", err)
 	s.list(operation.ListRequest{Wished: true})
+	s.cancel("undo") // it undoes nothing
+	s.list(operation.ListRequest{Wished: true}, "attempting")
 }
 
 func listPages(s *stage) {

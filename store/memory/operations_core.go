@@ -330,7 +330,7 @@ func (c *opCore) list(req operation.ListRequest) []operation.Record {
 	for _, id := range slices.Sorted(maps.Keys(c.records)) {
 		r := c.records[id]
 		if id <= req.After || !strings.HasPrefix(id, req.Prefix) || req.Kind != "" && r.op.Kind != req.Kind || len(req.States) > 0 && !slices.Contains(req.States, r.op.State) ||
-			req.Conflicts && r.conflicts == 0 || req.Wished && (!r.op.CancelWished || r.op.State == operation.Failed || r.op.State == operation.Cancelled || r.undoneBy != "") {
+			req.Conflicts && r.conflicts == 0 || req.Wished && (!r.op.CancelWished || r.op.State == operation.Failed || r.op.State == operation.Cancelled || c.isUndone(r)) {
 			continue
 		}
 		if found = append(found, c.tell(r, req.Bodies)); len(found) == req.Limit {
@@ -338,6 +338,12 @@ func (c *opCore) list(req operation.ListRequest) []operation.Record {
 		}
 	}
 	return found
+}
+
+// isUndone reports whether an operation has a compensation that has not come to nothing.
+func (c *opCore) isUndone(r *record) bool {
+	by := c.records[r.undoneBy]
+	return r.undoneBy != "" && (by == nil || by.op.State != operation.Failed && by.op.State != operation.Cancelled)
 }
 
 // prune handles each operation once: the last stage that it has reached.

@@ -53,7 +53,7 @@ func (b *opBatch) list(req operation.ListRequest) ([]*opRecord, error) {
 		text += ` AND o.conflicts > 0`
 	}
 	if req.Wished {
-		text += ` AND o.wished = 1 AND o.state NOT IN (5, 6) AND o.undone_by = ''`
+		text += ` AND o.wished = 1 AND o.state NOT IN (5, 6) AND (o.undone_by = '' OR EXISTS (SELECT 1 FROM tenure_operation u WHERE u.id = o.undone_by AND u.state IN (5, 6)))`
 	}
 	var found []*opRecord
 	err := b.each(func(rows *sql.Rows) error {

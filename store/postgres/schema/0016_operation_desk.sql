@@ -172,7 +172,7 @@ BEGIN
 		v_where := v_where || ' AND o.conflicts > 0';
 	END IF;
 	IF p_wished THEN
-		v_where := v_where || ' AND o.wished AND o.state < 5 AND o.undone_by IS NULL';
+		v_where := v_where || ' AND o.wished AND o.state < 5 AND (o.undone_by IS NULL OR EXISTS (SELECT FROM tenure.operation u WHERE u.id = o.undone_by AND u.state > 4))';
 	END IF;
 	RETURN QUERY EXECUTE 'SELECT t.* FROM (SELECT o.id FROM tenure.operation o WHERE ' || v_where || ' ORDER BY o.id LIMIT $1) u CROSS JOIN LATERAL tenure.op_tell(u.id, $2, $3, ''there'') t ORDER BY u.id'
 		USING p_limit, coalesce(p_bodies, false), clock_timestamp();
