@@ -287,15 +287,15 @@ func TestRunWaitOutage(t *testing.T) {
 	w := newWorld(t)
 	g := w.gate("go")
 	b := w.blocker()
-	holder := w.start("run", "job", "--ttl", "1s", "--", "sh", "-c", "echo held; read x <"+g.path)
+	holder := w.start("run", "job", "--ttl", "3s", "--", "sh", "-c", "echo held; read x <"+g.path)
 	holder.line()
-	waiter := w.start("run", "job", "--ttl", "1s", "--", "echo", "got it")
+	waiter := w.start("run", "job", "--ttl", "3s", "--", "echo", "got it")
 	waiter.await("waiting:")
 	b.block()
 	if got := holder.wait(); got.code != 76 {
 		t.Errorf("the holder: exit %d\n%s", got.code, got.stderr)
 	}
-	<-time.After(time.Second) // by now the waiter's session is over too, as long as nothing can be written
+	<-time.After(3 * time.Second) // by now the waiter's session is over too, as long as nothing can be written
 	b.unblock()
 	if got := waiter.line(); got != "got it" {
 		t.Errorf("the waiter said %q", got)
