@@ -198,23 +198,27 @@ func hasRefused(rec operation.Record) bool {
 	return slices.ContainsFunc(rec.Attempts, func(a operation.Attempt) bool { return a.Known == operation.Refused })
 }
 
+// overtaken lets A charge until it stops, and B begin to work after that.
+func (p *payRound) overtaken(ctx context.Context, first, second payerSetup) (a, b *process, err error) {
+	if b, err = p.payer(ctx, "B", second); err != nil {
+		return nil, nil, err
+	}
+	if a, err = p.charging(ctx, "A", first); err != nil {
+		return nil, nil, err
+	}
+	if _, _, err := p.stoppedAt(ctx, a); err != nil {
+		return nil, nil, err
+	}
+	return a, b, steps(ctx, b, command{Op: opDo})
+}
+
 // playStale stops A before it completes, until B's attempt has come to an end. What A's worker has to tell then is evidence, with which the charge is decided.
 func playStale(first, second payerSetup, newer func(operation.Record) bool, end operation.State) func(ctx context.Context, p *payRound) error {
 	first.Work, first.Stop, first.Last, first.TTL = true, pointAfterEffect, true, millis(payTTL)
 	second.Work, second.Reconcile = true, true
 	return func(ctx context.Context, p *payRound) error {
-		b, err := p.payer(ctx, "B", second)
+		a, _, err := p.overtaken(ctx, first, second)
 		if err != nil {
-			return err
-		}
-		a, err := p.charging(ctx, "A", first)
-		if err != nil {
-			return err
-		}
-		if _, _, err := p.stoppedAt(ctx, a); err != nil {
-			return err
-		}
-		if err := steps(ctx, b, command{Op: opDo}); err != nil {
 			return err
 		}
 		if _, err := p.until(ctx, "a newer attempt that has ended", newer); err != nil {
@@ -234,18 +238,8 @@ func playStaleBeside(s payerSetup) func(ctx context.Context, p *payRound) error 
 	first.Work, first.Stop, first.Last, first.TTL = true, pointAfterEffect, true, millis(payTTL)
 	second.Work, second.Reconcile, second.Stop = true, true, pointAfterEffect
 	return func(ctx context.Context, p *payRound) error {
-		b, err := p.payer(ctx, "B", second)
+		a, b, err := p.overtaken(ctx, first, second)
 		if err != nil {
-			return err
-		}
-		a, err := p.charging(ctx, "A", first)
-		if err != nil {
-			return err
-		}
-		if _, _, err := p.stoppedAt(ctx, a); err != nil {
-			return err
-		}
-		if err := steps(ctx, b, command{Op: opDo}); err != nil {
 			return err
 		}
 		if _, _, err := p.stoppedAt(ctx, b); err != nil {
