@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,5 +119,28 @@ func TestOutcomeOfAnotherKind(t *testing.T) {
 	rec.Kind = "refund"
 	if _, err := charges().Outcome(rec); !errors.Is(err, operation.ErrMismatch) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSubmitOptions: each sets what it names, and nothing else.
+func TestSubmitOptions(t *testing.T) {
+	plain, err := charges().Request("a", charge{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		option operation.SubmitOption
+		set    func(*operation.SubmitRequest)
+	}{
+		"run in":       {operation.RunIn(time.Minute), func(r *operation.SubmitRequest) { r.RunIn = time.Minute }},
+		"priority":     {operation.WithPriority(2), func(r *operation.SubmitRequest) { r.Priority = 2 }},
+		"order":        {operation.InOrder("k"), func(r *operation.SubmitRequest) { r.Order = "k" }},
+		"compensating": {operation.Compensating("b"), func(r *operation.SubmitRequest) { r.Compensates = "b" }},
+	} {
+		want := plain
+		c.set(&want)
+		if got, err := charges().Request("a", charge{}, c.option); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
 	}
 }

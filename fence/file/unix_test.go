@@ -170,7 +170,7 @@ func TestNoLocksNoSync(t *testing.T) {
 		change func(*parts)
 		kind   error
 	}{
-		"locks that are not implemented": {func(p *parts) { p.lock = func(*os.File, int) (bool, error) { return false, unix.ENOLCK } }, ErrNoLocks},
+		"a kernel that offers no locks": {func(p *parts) { p.lock = func(*os.File, int) (bool, error) { return false, unix.ENOLCK } }, ErrNoLocks},
 		"a folder that takes no fsync":   {func(p *parts) { p.syncFolder = func(string) error { return unix.EINVAL } }, ErrNoSync},
 		"a disk that fails":              {func(p *parts) { p.syncFolder = func(string) error { return unix.EIO } }, ErrIO},
 		"a full disk":                    {func(p *parts) { p.sync = func(*os.File) error { return unix.ENOSPC } }, ErrFull},
