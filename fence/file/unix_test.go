@@ -171,10 +171,10 @@ func TestNoLocksNoSync(t *testing.T) {
 		kind   error
 	}{
 		"a kernel that offers no locks": {func(p *parts) { p.lock = func(*os.File, int) (bool, error) { return false, unix.ENOLCK } }, ErrNoLocks},
-		"a folder that takes no fsync":   {func(p *parts) { p.syncFolder = func(string) error { return unix.EINVAL } }, ErrNoSync},
-		"a disk that fails":              {func(p *parts) { p.syncFolder = func(string) error { return unix.EIO } }, ErrIO},
-		"a full disk":                    {func(p *parts) { p.sync = func(*os.File) error { return unix.ENOSPC } }, ErrFull},
-		"a read-only one":                {func(p *parts) { p.create = func(string) (*os.File, error) { return nil, unix.EROFS } }, ErrDenied},
+		"a folder that takes no fsync":  {func(p *parts) { p.syncFolder = func(string) error { return unix.EINVAL } }, ErrNoSync},
+		"a disk that fails":             {func(p *parts) { p.syncFolder = func(string) error { return unix.EIO } }, ErrIO},
+		"a full disk":                   {func(p *parts) { p.sync = func(*os.File) error { return unix.ENOSPC } }, ErrFull},
+		"a read-only one":               {func(p *parts) { p.create = func(string) (*os.File, error) { return nil, unix.EROFS } }, ErrDenied},
 	} {
 		p := realParts()
 		c.change(&p)
