@@ -167,7 +167,7 @@ func (s *Store) acquireSingly(ctx context.Context, own *session, req lease.Acqui
 	for attempt := range maxAttempts {
 		var wait time.Duration // a row that is locked has most often just been granted: the next look says so, and who waits would only queue for that
 		if attempt >= looks {
-			wait = waitFor(ctx)
+			wait = waitFor(ctx, maxWait)
 		}
 		rows, err := s.grantRows(ctx, `tenure.acquire_rows($1, $2, $3, $4, $5, $6)`,
 			uuid(req.Session), uuid(req.ClosedBelow), uuid(req.ID), req.Names, interval(req.MaxHold), wait.Milliseconds())
@@ -190,9 +190,9 @@ func (s *Store) acquireSingly(ctx context.Context, own *session, req lease.Acqui
 	return nil, &lease.UnavailableError{Op: "acquire", Err: errTooMany}
 }
 
-// waitFor is how long a locked row may be waited for: less than the caller has left, so that the refusal still reaches it.
-func waitFor(ctx context.Context) time.Duration {
-	wait := maxWait
+// waitFor is how long a locked row may be waited for, at most: less than the caller has left, so that the refusal still reaches it.
+func waitFor(ctx context.Context, most time.Duration) time.Duration {
+	wait := most
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)*3/4)
 	}

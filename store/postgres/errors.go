@@ -52,6 +52,7 @@ var (
 	errShutDown   = errors.New("the store was shut down")
 	errQueueFull  = errors.New("too many requests of this session are waiting already")
 	errTooMany    = errors.New("the rows changed under every attempt")
+	errInSale     = errors.New("somebody is in the middle of a sale")
 	errReplicated = errors.New("the wait for a synchronous standby was cancelled: the commit may be on this server alone")
 )
 

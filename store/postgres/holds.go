@@ -12,9 +12,13 @@ import (
 // for many: whatever is waiting, never for a time; one that cannot be handled with the others, because a row of its own is locked, say, is handled by itself. Safe for concurrent use.
 //
 // Nothing sweeps: what has expired is freed by whoever next locks the item. A hold is kept by no lock and no open transaction; only [Holds.ConfirmTx] and [Holds.PlaceTx] lock items until the caller's
-// transaction ends, and then a call that needs one of them waits, until its context ends.
+// transaction ends, and then a call that needs one of them waits: for a second, or for three quarters of what its context has left, whichever is sooner (for a hold of several items, for each of them). Then it
+// returns an error that matches [hold.ErrUnavailable] and names the item: nothing was changed. Those who wait have half of the pool's connections at most, so calls for other items are not held up.
 type Holds struct {
 	store    *Store
+	turns    *opTurns      // of items that somebody has locked for longer
+	glance   time.Duration // how long a call waits for a lock before it takes its turn
+	patience time.Duration // how long it waits in all
 	places   opLane[*placing]
 	confirms opLane[*confirming]
 }
@@ -28,7 +32,7 @@ var (
 func (s *Store) Holds() *Holds { return s.holds }
 
 func newHolds(s *Store) *Holds {
-	h := &Holds{store: s}
+	h := &Holds{store: s, turns: newOpTurns(int(s.pool.Config().MaxConns)), glance: glance, patience: maxWait}
 	h.places = opLane[*placing]{store: s, op: "place", own: func(p *placing) *placing { return p }, many: h.placeMany}
 	h.confirms = opLane[*confirming]{store: s, op: "confirm", own: func(c *confirming) *confirming { return c }, many: h.confirmMany}
 	return h
@@ -39,10 +43,17 @@ func (h *Holds) Guarantees() hold.Guarantees {
 	return hold.Guarantees{Store: "postgres", Durable: true, Exclusive: true}
 }
 
-// The functions that a caller's transaction may run too. The casts are for connections that send no types.
+// The functions that a caller's transaction may run too, whose waits are its own business, and the same with a bound. The casts are for connections that send no types.
 const (
-	placeText   = `SELECT ` + holdColumns + ` FROM tenure.hold_place($1::uuid, $2, $3::text[], $4::bigint[], $5::interval, $6::bigint, $7::bigint)`
-	confirmText = `SELECT ` + holdColumns + ` FROM tenure.hold_confirm($1::uuid, $2, $3, $4::interval)`
+	placeText     = `SELECT ` + holdColumns + ` FROM tenure.hold_place($1::uuid` + placeRest
+	placeWithin   = `SELECT ` + holdColumns + ` FROM tenure.hold_place(tenure.hold_within($1::uuid, $8::int)` + placeRest
+	placeRest     = `, $2, $3::text[], $4::bigint[], $5::interval, $6::bigint, $7::bigint)`
+	confirmText   = `SELECT ` + holdColumns + ` FROM tenure.hold_confirm($1::uuid` + confirmRest
+	confirmWithin = `SELECT ` + holdColumns + ` FROM tenure.hold_confirm(tenure.hold_within($1::uuid, $5::int)` + confirmRest
+	confirmRest   = `, $2, $3, $4::interval)`
+	extendWithin  = `SELECT ` + holdColumns + ` FROM tenure.hold_extend(tenure.hold_within($1::uuid, $4::int), $2, $3::interval)`
+	releaseWithin = `SELECT ` + holdColumns + ` FROM tenure.hold_release(tenure.hold_within($1::uuid, $3::int), $2)`
+	stockWithin   = `SELECT tenure.item_stock(tenure.hold_within($1::text[], $3::int), $2::bigint[])`
 )
 
 func placeArgs(req *hold.PlaceRequest, lines []hold.Line) []any {
@@ -72,7 +83,11 @@ func (h *Holds) Stock(ctx context.Context, items []hold.Item) error {
 	for i, item := range items {
 		names[i], quantities[i] = item.Name, item.Quantity
 	}
-	return h.one(ctx, "stock", []any{nil}, `SELECT tenure.item_stock($1::text[], $2::bigint[])`, names, quantities)
+	if err := h.store.enter("stock"); err != nil {
+		return h.store.holdFailed("stock", fence.ID{}, "", false, err)
+	}
+	defer h.store.leave()
+	return h.store.holdFailed("stock", fence.ID{}, "", true, h.bounded(ctx, &holdCall{op: "stock", items: names, dest: []any{nil}, text: stockWithin, args: []any{names, quantities}}))
 }
 
 // Place is part of [hold.Store]. The TTL is kept to the microsecond. A call whose answer was lost may still be under way on the server when it is repeated: a repetition that is refused as taken
@@ -99,7 +114,8 @@ func (h *Holds) Place(ctx context.Context, req hold.PlaceRequest) (hold.Hold, er
 			return p.answer()
 		}
 	}
-	return h.record(ctx, "place", req.ID, req.Actor, placeText, placeArgs(&req, lines)...)
+	items, _ := columns(lines)
+	return h.record(ctx, &holdCall{op: "place", id: req.ID, items: items, text: placeWithin, args: placeArgs(&req, lines)}, req.Actor)
 }
 
 // Extend is part of [hold.Store].
@@ -107,7 +123,7 @@ func (h *Holds) Extend(ctx context.Context, id fence.ID, actor string, ttl time.
 	if err := hold.CheckExtend(id, actor, ttl); err != nil {
 		return hold.Hold{}, err
 	}
-	told, err := h.call(ctx, "extend", id, actor, `SELECT `+holdColumns+` FROM tenure.hold_extend($1::uuid, $2, $3::interval)`, uuid(id), actor, interval0(ttl))
+	told, err := h.call(ctx, &holdCall{op: "extend", id: id, text: extendWithin, args: []any{uuid(id), actor, interval0(ttl)}}, actor)
 	if err == nil && told.State == hold.Expired { // the verdict is committed
 		return hold.Hold{}, &hold.OverError{ID: id, State: told.State, What: "extending it"}
 	}
@@ -133,7 +149,7 @@ func (h *Holds) Confirm(ctx context.Context, req hold.ConfirmRequest) (hold.Hold
 			return c.hold, nil
 		}
 	}
-	return h.record(ctx, "confirm", req.ID, req.Actor, confirmText, confirmArgs(&req)...)
+	return h.record(ctx, &holdCall{op: "confirm", id: req.ID, text: confirmWithin, args: confirmArgs(&req)}, req.Actor)
 }
 
 // Release is part of [hold.Store].
@@ -141,7 +157,7 @@ func (h *Holds) Release(ctx context.Context, id fence.ID, actor string) (hold.Ho
 	if err := hold.CheckRelease(id, actor); err != nil {
 		return hold.Hold{}, err
 	}
-	return h.call(ctx, "release", id, actor, `SELECT `+holdColumns+` FROM tenure.hold_release($1::uuid, $2)`, uuid(id), actor)
+	return h.call(ctx, &holdCall{op: "release", id: id, text: releaseWithin, args: []any{uuid(id), actor}}, actor)
 }
 
 // Get is part of [hold.Store].
@@ -149,27 +165,40 @@ func (h *Holds) Get(ctx context.Context, id fence.ID) (hold.Hold, error) {
 	if id.IsZero() {
 		return hold.Hold{}, &hold.NotFoundError{What: "hold", Name: id.String()}
 	}
-	return h.call(ctx, "get", id, "", `SELECT `+holdColumns+` FROM tenure.hold_get($1::uuid)`, uuid(id))
-}
-
-// call runs a function that returns one hold, in a transaction of its own.
-func (h *Holds) call(ctx context.Context, op string, id fence.ID, actor, text string, args ...any) (hold.Hold, error) {
-	if err := h.store.enter(op); err != nil {
-		return hold.Hold{}, h.store.holdFailed(op, id, actor, false, err)
+	if err := h.store.enter("get"); err != nil {
+		return hold.Hold{}, h.store.holdFailed("get", id, "", false, err)
 	}
 	defer h.store.leave()
-	return h.record(ctx, op, id, actor, text, args...)
-}
-
-// record is call for a caller that has entered. A call that met others at the same rows begins again.
-func (h *Holds) record(ctx context.Context, op string, id fence.ID, actor, text string, args ...any) (hold.Hold, error) {
 	var rec holdRecord
-	err := h.store.operations.again(ctx, op, func() error { return h.store.row(ctx, op, rec.dest(), text, args...) })
+	err := h.store.row(ctx, "get", rec.dest(), `SELECT `+holdColumns+` FROM tenure.hold_get($1::uuid)`, uuid(id))
 	if err == nil {
 		err = rec.read()
 	}
 	if err != nil {
-		return hold.Hold{}, h.store.holdFailed(op, id, actor, true, err)
+		return hold.Hold{}, h.store.holdFailed("get", id, "", true, err)
+	}
+	return rec.Hold, nil
+}
+
+// call runs a function that returns one hold, in a transaction of its own.
+func (h *Holds) call(ctx context.Context, c *holdCall, actor string) (hold.Hold, error) {
+	if err := h.store.enter(c.op); err != nil {
+		return hold.Hold{}, h.store.holdFailed(c.op, c.id, actor, false, err)
+	}
+	defer h.store.leave()
+	return h.record(ctx, c, actor)
+}
+
+// record is call for a caller that has entered.
+func (h *Holds) record(ctx context.Context, c *holdCall, actor string) (hold.Hold, error) {
+	var rec holdRecord
+	c.dest = rec.dest()
+	err := h.bounded(ctx, c)
+	if err == nil {
+		err = rec.read()
+	}
+	if err != nil {
+		return hold.Hold{}, h.store.holdFailed(c.op, c.id, actor, true, err)
 	}
 	return rec.Hold, nil
 }

@@ -25,7 +25,12 @@ func newCounter(t testing.TB) *counter {
 	return counterIn(&rig{t: t, harness: newHarness(t)})
 }
 
-func counterIn(r *rig) *counter { return &counter{rig: r, holds: r.store.Holds()} }
+// counterIn has a store that waits at the database for as long as it takes.
+func counterIn(r *rig) *counter {
+	f := &counter{rig: r, holds: r.store.Holds()}
+	f.holds.glance, f.holds.patience = time.Minute, time.Minute
+	return f
+}
 
 // stock sets single items.
 func (f *counter) stock(names ...string) {

@@ -14,7 +14,7 @@ import (
 // what was paid.
 //
 // Until the transaction has ended its items are locked: whoever would place, extend, confirm or release a hold on one of them waits, and a place that finds too little free without waiting is refused. So
-// take the payment before the transaction begins, and let ConfirmTx be among its last statements. A transaction that waits for such another one while that waits for it is ended by the server ([ErrBeginAgain]). The store cannot
+// take the payment before the transaction begins, and let ConfirmTx be among its last statements. How long this call itself waits for such another transaction is the caller's to say, by lock_timeout. A transaction that waits for such another one while that waits for it is ended by the server ([ErrBeginAgain]). The store cannot
 // raise synchronous_commit after the commit has begun: the call raises it for the transaction, where the role has lowered it.
 //
 // READ COMMITTED is the supported level. Above it, let it be the first statement: what has changed on the items since the snapshot is [ErrBeginAgain] (SQLSTATE 40001), and nothing is sold by what was so before.

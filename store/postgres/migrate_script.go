@@ -33,7 +33,7 @@ func steps() []step {
 		down:    operationDown,
 	}, {
 		version: 3,
-		up:      []string{"0018_hold.sql", "0019_hold_rules.sql", "0020_hold_calls.sql", "0021_hold_office.sql", "0022_hold_many.sql", "0023_hold_roles.sql"},
+		up:      []string{"0018_hold.sql", "0019_hold_rules.sql", "0020_hold_calls.sql", "0021_hold_office.sql", "0022_hold_many.sql", "0023_hold_roles.sql", "0024_hold_wait.sql"},
 		down:    holdDown,
 	}}
 }

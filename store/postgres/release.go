@@ -109,7 +109,7 @@ func (s *Store) releaseSingly(ctx context.Context, req lease.ReleaseRequest, nam
 	var what *string
 	for range maxAttempts {
 		err := s.one(ctx, "release", req.ID, []any{&code, &how, &what}, `SELECT code, how, what FROM tenure.release_rows($1, $2, $3, $4)`,
-			uuid(req.Session), uuid(req.ID), names, waitFor(ctx).Milliseconds())
+			uuid(req.Session), uuid(req.ID), names, waitFor(ctx, maxWait).Milliseconds())
 		if err == nil && codeOf(code) == codeAbsent {
 			err = s.one(ctx, "release", req.ID, []any{&code, &how, &what}, `SELECT code, how, what FROM tenure.release_absent($1, $2, $3, $4)`,
 				uuid(req.Session), uuid(req.ClosedBelow), uuid(req.ID), names)
