@@ -22,6 +22,8 @@ type question struct {
 	Failover *model.Facts   `json:"failover,omitempty"` // of a failover: what was granted, and who believed what
 	History  *model.History `json:"history,omitempty"`  // of a resource in memory, which no other process can read
 	Payments *payQuestion   `json:"payments,omitempty"` // of a drill about payments
+
+	Sales *model.SaleDemand `json:"sales,omitempty"` // of a drill about holds
 }
 
 // Judge is the whole program of the judging process: it reads a question from stdin, the resource's content, log and
@@ -33,6 +35,10 @@ func Judge(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}
 	if q.Payments != nil {
 		verdict, err := judgePayments(ctx, q)
+		return errors.Join(err, (&lines{to: stdout}).send(verdict))
+	}
+	if q.Sales != nil {
+		verdict, err := judgeSales(ctx, q)
 		return errors.Join(err, (&lines{to: stdout}).send(verdict))
 	}
 	if q.History == nil {

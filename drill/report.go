@@ -34,6 +34,7 @@ type Report struct {
 	Variants             []Variant       `json:"variants,omitempty"`
 	Failover             *model.Failover `json:"failover,omitempty"`
 	Payments             *model.Payments `json:"payments,omitempty"`
+	Sales                *model.Sales    `json:"sales,omitempty"`
 	Problems             []string        `json:"problems,omitempty"`
 	RunMS                int64           `json:"run_ms"`
 
@@ -104,6 +105,10 @@ func (r Report) WriteTable(to io.Writer) error {
 		r.writePayments(t)
 		return t.Flush()
 	}
+	if r.Sales != nil {
+		r.writeSales(t)
+		return t.Flush()
+	}
 	rows := []struct {
 		what  string
 		count int
@@ -131,6 +136,10 @@ func (r Report) enforcement() string {
 		return "fenced: decided is what is known"
 	case r.Payments != nil:
 		return "unfenced: without what prevents the damage"
+	case r.Sales != nil && r.Fenced:
+		return "fenced: what is sold is what its hold says"
+	case r.Sales != nil:
+		return "unfenced: holds in a table of the application's own"
 	case !r.Fenced && r.Failover != nil:
 		return "unfenced: a new incarnation does not jump"
 	case !r.Fenced:
@@ -177,6 +186,9 @@ func (r Report) verdict() string {
 	seen := fmt.Sprintf("%d of %d late writes accepted", r.AcceptedStale, r.LateWritesSent)
 	if r.Payments != nil {
 		seen = fmt.Sprintf("damage in %d of %d rounds", r.Payments.DamagedRounds, r.Payments.Judged())
+	}
+	if r.Sales != nil {
+		seen = fmt.Sprintf("damage in %d of %d rounds", r.Sales.DamagedRounds, r.Sales.Judged())
 	}
 	if r.Failover != nil {
 		seen = fmt.Sprintf("%d of %d tokens repeated, %s", r.Failover.Repeated, r.Failover.Judged(), seen)

@@ -46,6 +46,8 @@ func twins() map[string]func(*worker) {
 		"new-key": mannered(mannerNewKey), "done-first": mannered(mannerDoneFirst), "plain-row": mannered(mannerPlainRow), "first-word": mannered(mannerFirstWord),
 		"sends-anyway": paying(func(s *payerSetup) { s.Unsent = false }),
 		"faultless":    paying(func(s *payerSetup) { s.Fault = "" }),
+		// Sellers: a sale is written whatever the confirmation says; written again; and what is late is not sent.
+		"ignores-late": selling(mannerIgnoresLate), "two-rows": selling(mannerTwoRows), "silent-sale": selling(mannerSilent),
 		// Cancelling the work releases the lease at once.
 		"release-on-cancel": func(w *worker) {
 			w.quit = func(ctx context.Context) error {

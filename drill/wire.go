@@ -28,6 +28,8 @@ type setup struct {
 	Service  string      `json:"service,omitempty"` // the URL of what stands before the resource; none: it is reached as tables
 	NoTurns  bool        `json:"no_turns,omitempty"`
 	Pay      *payerSetup `json:"pay,omitempty"` // of a payer
+
+	Sell *sellerSetup `json:"sell,omitempty"` // of a seller
 }
 
 // guard is what the resource checks before a write.
@@ -67,6 +69,7 @@ type command struct {
 	Fault   fault       `json:"fault,omitempty"`
 	Times   int         `json:"times,omitempty"` // how often the fault occurs; 0: for ever
 	Step    *model.Step `json:"step,omitempty"`
+	Sale    *saleOrder  `json:"sale,omitempty"` // of a seller
 }
 
 // op is a kind of command.
@@ -92,6 +95,8 @@ const (
 	opFinish  op = "finish"  // let that work return
 	opStory   op = "story"   // carry out Step
 	opServe   op = "serve"   // of a service or a guard: say where it listens
+	opPlace   op = "place"   // of a seller: hold the seat
+	opSell    op = "sell"    // of a seller: sell it
 	opForeign op = "foreign" // write by Form, as Role, without any lease
 )
 

@@ -59,8 +59,11 @@ func runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer, change fu
 	}
 	if w.Role != "" {
 		change(w)
-		if w.Role == rolePayer {
+		switch w.Role {
+		case rolePayer:
 			return w.servePayer(ctx, in)
+		case roleSeller:
+			return w.serveSeller(ctx, in)
 		}
 		return w.serve(ctx, in)
 	}
@@ -201,7 +204,7 @@ func (w *worker) do(ctx context.Context, c command) (reply, error) {
 		return w.step(ctx, c)
 	case opForeign:
 		return w.foreign(ctx, c)
-	case opServe: // of a service, not of a worker
+	case opServe, opPlace, opSell: // of a service or a seller, not of a worker
 	}
 	return reply{}, fmt.Errorf("%w: unknown order %q", ErrProcess, c.Op)
 }

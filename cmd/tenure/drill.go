@@ -42,6 +42,10 @@ The drills about payments, from lost-effect-response on, are about what has happ
 a provider that the drill runs itself and that misbehaves, the store keeps the operations, and the provider's ledger is
 judged. Nothing leaves the machine. Their operations are named tenure-drill/* and stay, decided, until tenure op prune.
 
+The drills about holds, from expired-hold on, are about what is sold: sellers place holds on one seat and sell it, one of them
+is stopped or killed in the middle, and a table of sales is judged, which has no key that would prevent anything. Their items
+and holds are named tenure-drill/* too; the holds are over, and stay until they are pruned, the items stay.
+
 While a drill runs on a file, sessions with a TTL of 0.6 to 2 s live in it, and fenced transactions of other programs on it
 are bounded to a quarter of that. On PostgreSQL a drill takes up to 80 connections. docs/drills.md says what each
 drill does, and what it does not show.`,
@@ -51,6 +55,7 @@ drill does, and what it does not show.`,
   tenure drill pause --store postgres://app@127.0.0.1/shop --high-water
   tenure drill failover
   tenure drill crash-between-effect-and-record --store sqlite:
+  tenure drill expired-hold --store sqlite:
   tenure drill story --store memory:`,
 		Args: cobra.NoArgs,
 		RunE: needsCommand,
@@ -115,7 +120,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.Files {
 		example += "\n  tenure drill %[1]s --store sqlite: --folder /srv/data"
 	}
-	if s.Payments {
+	if s.Payments || s.Sales {
 		example += "\n  tenure drill %[1]s --store postgres://app@127.0.0.1/shop --rounds 10"
 	}
 	if s.Name == "pause" {
@@ -140,6 +145,9 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.Payments {
 		off = "what prevents the damage"
 	}
+	if s.Sales {
+		off = "holds in a table of the application's own, the store's"
+	}
 	cmd.Flags().BoolVar(&f.unfenced, "unfenced", false, "with "+off+" off; ok means that the damage is seen")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, on the last line")
 	if s.Objects {
@@ -150,7 +158,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.Files {
 		cmd.Flags().StringVar(&f.folder, "folder", "", "where a folder for the files is made, and removed afterwards; default: where the system\nkeeps temporary files")
 	}
-	if !s.OwnServers && !s.PostgresOnly && !s.Objects && !s.Files && !s.Service && !s.Tables && !s.Payments && s.Name != "story" {
+	if !s.OwnServers && !s.PostgresOnly && !s.Objects && !s.Files && !s.Service && !s.Tables && !s.Payments && !s.Sales && s.Name != "story" {
 		cmd.Flags().BoolVar(&f.highWater, "high-water", false, "the resource checks its high-water mark, not the authority's rows")
 	}
 	if s.Name == "pause" {

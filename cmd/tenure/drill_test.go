@@ -175,6 +175,27 @@ func TestDrillOfPayments(t *testing.T) {
 	}
 }
 
+// TestDrillOfHolds: one of them both ways, on both kinds of store, and the table says what was sold.
+func TestDrillOfHolds(t *testing.T) {
+	t.Parallel()
+	onPostgres, _ := postgresWorld(t, testdb.Shared(t))
+	for _, w := range []*world{newWorld(t), onPostgres} {
+		got, r := drillReport(t, w, "expired-hold", "--rounds", "1", "--json", "--unfenced")
+		if got.code != 0 || !r.OK || r.Sales == nil || r.Sales.Sales != 2 || r.Sales.LateSold != 1 || r.Sales.DamagedRounds != 1 {
+			t.Errorf("unfenced: exit %d, %s%s", got.code, got.stdout, got.stderr)
+		}
+		out := w.ok("drill", "double-confirm", "--rounds", "1")
+		for _, line := range []string{"sales in the table              2\n", "other-reference                 ok: ", "ok: damage in 0 of 2 rounds"} {
+			if !strings.Contains(out, line) {
+				t.Errorf("no %q in\n%s", line, out)
+			}
+		}
+		if out := w.ok("hold", "ls", "--state", "held"); strings.Contains(out, "tenure-drill/") {
+			t.Errorf("left: %s", out)
+		}
+	}
+}
+
 // TestDrillOnItsOwnServer: with no store named, a drill about PostgreSQL starts one.
 func TestDrillOnItsOwnServer(t *testing.T) {
 	t.Parallel()
