@@ -21,7 +21,8 @@ type Store interface {
 
 	// Claim hands out pending messages to one relay until req.TTL from now: no other claim gets them before that, unless they are given back. It never waits for messages, nor for other claims.
 	//
-	// Which of those that are due, and of topics that are not paused, is the store's choice, about the oldest first; nothing that is due is passed over for ever. Of an ordered key it takes the first pending one and those that follow it,
+	// Which of those that are due, and of topics that are not paused, is the store's choice, about the oldest first; nothing that is due is passed over for ever, and a
+	// claim beside which nothing else runs gets all that is due, as far as its limits go. Of an ordered key it takes the first pending one and those that follow it,
 	// in order, and nothing while one of the key's messages is under another live claim, or its first is not due. A batch is in the order of the positions.
 	//
 	// A message that was handed out req.MaxAttempts times, and is pending, goes to the dead letters instead, and counts in Batch.Dead. A claim that expired without a verdict counts as an attempt, and
