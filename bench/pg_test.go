@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/tenure-go/tenure/bench/handwritten"
 	"github.com/tenure-go/tenure/bench/report"
+	"github.com/tenure-go/tenure/bench/twin"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/store/postgres"
@@ -31,6 +33,7 @@ func TestPostgreSQL(t *testing.T) {
 		{"a renewal's lease rows are seen", testRenewalCountSeesLeaseRows},
 		{"every fenced side checks", testEverySideOfPGFencedChecks},
 		{"only protected tables refuse", testOnlyProtectedTablesRefuse},
+		{"the hand-written pair sells a seat once", testHandWrittenSeats},
 		{"O2b: a stale completion", testO2b},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, side) })
@@ -200,5 +203,49 @@ func testPoolIsFull(t *testing.T, side *pgSide) {
 	}
 	if _, err := side.store(t.Context(), side.server.URL(pgDatabase), postgres.Options{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// testHandWrittenSeats: what holds are compared with excludes others, and sells what is held, once.
+func testHandWrittenSeats(t *testing.T, side *pgSide) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := side.admin.Exec(ctx, handwritten.SeatSchema); err != nil {
+		t.Fatal(err)
+	}
+	if err := handwritten.FillSeats(ctx, side.admin, "s", 2); err != nil {
+		t.Fatal(err)
+	}
+	a, b := lease.NewID(), lease.NewID()
+	for what, c := range map[string]struct{ got, want error }{
+		"a places":         {handwritten.PlaceSeat(ctx, side.admin, "s0", a), nil},
+		"b places":         {handwritten.PlaceSeat(ctx, side.admin, "s0", b), handwritten.ErrHeld},
+		"b sells":          {handwritten.SellSeat(ctx, side.admin, "s0", b, "b"), handwritten.ErrHeld},
+		"a sells":          {handwritten.SellSeat(ctx, side.admin, "s0", a, "a"), nil},
+		"a sells again":    {handwritten.SellSeat(ctx, side.admin, "s0", a, "a"), handwritten.ErrHeld},
+		"b places it sold": {handwritten.PlaceSeat(ctx, side.admin, "s0", b), handwritten.ErrHeld},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", what, c.got, c.want)
+		}
+	}
+}
+
+// TestTheTwinSellsASeatOnce: the same on SQLite.
+func TestTheTwinSellsASeatOnce(t *testing.T) {
+	ctx := t.Context()
+	seats, err := twin.OpenSeats(ctx, filepath.Join(t.TempDir(), "t.db"), "s", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, seats.Close)
+	a, b := []byte("a"), []byte("b")
+	for i, c := range []struct{ got, want error }{
+		{seats.Place(ctx, "s0", a), nil}, {seats.Place(ctx, "s0", b), twin.ErrTaken}, {seats.Sell(ctx, "s0", b, "b"), twin.ErrTaken},
+		{seats.Sell(ctx, "s0", a, "a"), nil}, {seats.Sell(ctx, "s0", a, "a"), twin.ErrTaken}, {seats.Place(ctx, "s1", b), nil},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%d: %v, want %v", i, c.got, c.want)
+		}
 	}
 }

@@ -35,6 +35,8 @@ func benchmarks() []benchmark {
 		{"pg-profile", "PostgreSQL: where the time of a cycle goes", runPGProfile},
 		{"sqlite-operations", "Operations on the embedded store", runSQLiteOps},
 		{"pg-operations", "PostgreSQL: operations against a job queue", runPGOps},
+		{"sqlite-holds", "Holds on the embedded store", runSQLiteHolds},
+		{"pg-holds", "PostgreSQL: holds against a pair of updates", runPGHolds},
 		{"short", "A whole short process: tenure run", runShort},
 		{"waiting", "Waiting within a budget", runWaiting},
 	}
