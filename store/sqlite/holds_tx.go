@@ -27,6 +27,7 @@ func (h *Holds) PlaceTx(ctx context.Context, tx TX, req hold.PlaceRequest) (hold
 //
 // A hold that was valid when ConfirmTx returned stays sold however long the transaction then takes: nobody can place a hold before it ends. As [Holds.PlaceTx], it should be the first statement, and in a
 // transaction of the caller's own it may starve. Wait for no payment in the transaction, because all of the file's writers wait for it: pay first, then confirm.
+// A write of a store beside a transaction that stays open is answered after 5 s, or when its context ends: with [hold.ErrUnavailable], or with [hold.ErrUnknown] where the writer had taken it up. Reads, and places that are refused, go on.
 func (h *Holds) ConfirmTx(ctx context.Context, tx TX, req hold.ConfirmRequest) (hold.Hold, error) {
 	if err := req.Check(); err != nil {
 		return hold.Hold{}, err
