@@ -15,7 +15,7 @@ TEST_FLAGS ?=
 BENCH_FLAGS ?=
 FUZZ_TIME ?= 10s
 
-.PHONY: help run test check bench services build fmt lint vet cross tidy spec fuzz clean
+.PHONY: help run test check bench services build proto fmt lint vet cross tidy spec fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +27,7 @@ test: ## all tests of the library and the command, with the race detector
 	@scripts/need.sh go cc postgres pgbouncer psycopg2 ruby-pg
 	@$(STAGE) "build the S3 server" sh -c 'cd internal/testdb/s3 && go tool -n versitygw >/dev/null'
 	@$(STAGE) "test" scripts/test.sh -race -timeout 15m $(TEST_FLAGS) ./...
-	@$(STAGE) "test gRPC and Connect" scripts/each.sh "fence/fencegrpc fence/fenceconnect budget/budgetgrpc budget/budgetconnect internal/phases" go test -race -timeout 5m ./...
+	@$(STAGE) "test gRPC and Connect" scripts/each.sh "fence/fencegrpc fence/fenceconnect budget/budgetgrpc internal/phases" go test -race -timeout 5m ./...
 	@$(STAGE) "test bench" sh -c 'cd bench && go test -timeout 5m ./...'
 
 check: ## everything that is not a test: format, vet, lint, other platforms, go.mod, models
@@ -43,6 +43,9 @@ services: ## install what the tests and checks need beside Go (Debian: apt-get)
 
 build: ## bin/tenure
 	@$(STAGE) "build" go build -o bin/ ./cmd/tenure
+
+proto: ## what is generated from api/, anew
+	@scripts/proto.sh
 
 fmt: ## gofmt, in place
 	@gofmt -w .

@@ -18,7 +18,7 @@ type importRow struct {
 // importTable holds one row for each package of the root module; a package without a row, and a row
 // without a package, fail. Arrows only point down this table.
 func importTable() []importRow {
-	return []importRow{
+	return append(suiteRows(), []importRow{
 		{".", nil, "documentation alone"},
 		{"fence", nil, "imported at the resource, where a dependency is least welcome"},
 		{"fence/file", []string{"fence", "golang.org/x/sys"}, "a resource that knows no authority: the rules, and what talks to the kernel"},
@@ -28,6 +28,15 @@ func importTable() []importRow {
 		{"budget", []string{"internal/clock"}, "waiting is everybody's, so it brings nothing along but the clock that goes on while the machine sleeps"},
 		{"budget/admission", []string{"budget", "budget/budgethttp", "github.com/failsafe-go/failsafe-go"}, "how much is let in is learnt by a limiter that others keep; who waits, and in what order, is its own"},
 		{"budget/budgethttp", []string{"budget"}, "an adapter of the standard library's own protocol"},
+		{"budget/budgetconnect", []string{"budget", "budget/budgethttp", "budget/internal/rpc", "connectrpc.com/connect", "google.golang.org/genproto/googleapis/rpc"},
+			"an adapter of the protocol that server and client speak, and so one of the root module"},
+		{"budget/budgetconnect/admissionconnect", []string{"budget", "budget/admission", "budget/budgetconnect", "budget/internal/rpc", "connectrpc.com/connect"}, "who is let in, of those calls"},
+		{"internal/wire", []string{"fence", "hold", "lease", "operation", "internal/gen/...", "connectrpc.com/connect", "google.golang.org/protobuf"},
+			"what server and client must agree on: the contracts' values as messages"},
+		{"server", []string{"fence", "hold", "lease", "operation", "internal/gen/...", "internal/wire", "connectrpc.com/connect", "google.golang.org/protobuf"},
+			"it serves contracts, whatever store is behind them: cmd wires"},
+		{"client", []string{"budget", "budget/budgetconnect", "budget/budgethttp", "fence", "hold", "lease", "operation", "internal/gen/...", "internal/wire", "connectrpc.com/connect", "google.golang.org/protobuf"},
+			"a sibling of the stores that implements the same contracts"},
 		{"budget/internal/rpc", []string{"budget", "budget/budgethttp"}, "what gRPC and Connect have in common, so that their adapters, modules of their own, cannot differ"},
 		{"budget/budgetsql", []string{"budget"}, "it knows drivers by the methods of their errors, and imports none"},
 		{"fresh", []string{"budget", "internal/clock", "github.com/maypok86/otter/v2"}, "until when a value counts: a load has a budget, age goes on while the machine sleeps, and the cache below is one that others keep"},
@@ -39,12 +48,6 @@ func importTable() []importRow {
 			"a model of the client and a sample of a store: it knows the contract, and no store"},
 		{"internal/upstream", []string{"fence", "fence/fencehttp", "store/sqlite", "store/postgres", "github.com/jackc/pgx/v5"},
 			"the proxy of tenure guard, which cmd serves and a drill runs as a process: it asks stores, so it stands beside them"},
-		{"internal/histories", []string{"fence", "lease", "lease/leasetest", "pgregory.net/rapid"},
-			"random histories for test files: no row but the tests' own names it, so rapid reaches nobody else"},
-		{"internal/ophistories", []string{"operation", "operation/operationtest", "pgregory.net/rapid"},
-			"random histories of operations for test files, apart from those of leases so that either brings only its own suite"},
-		{"internal/holdhistories", []string{"fence", "hold", "hold/holdtest", "pgregory.net/rapid"},
-			"random histories of holds for test files, apart from the others so that each brings only its own suite"},
 		{"internal/testdb", []string{"internal/testdb/pgserver", "github.com/jackc/pgx/v5"},
 			"for test files alone: it hands failures to a testing.TB"},
 		{"internal/testdb/pgserver", []string{"github.com/jackc/pgx/v5"},
@@ -59,12 +62,6 @@ func importTable() []importRow {
 			"the contract; whoever implements or uses it brings no driver along"},
 		{"worker", []string{"fence", "budget", "lease", "operation", "internal/clock", "github.com/netresearch/go-cron"},
 			"where the four concerns meet; it knows contracts and no store, and reads the times of a schedule by a parser that others keep"},
-		{"lease/leasetest", []string{"fence", "lease"},
-			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
-		{"operation/operationtest", []string{"fence", "operation"},
-			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
-		{"hold/holdtest", []string{"fence", "hold"},
-			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
 		{"store/memory", []string{"fence", "hold", "lease", "operation", "outbox", "internal/clock"}, "the oracle: nothing may stand between the rules and the reader"},
 		{"store/sqlite", []string{"fence", "lease", "operation", "hold", "inbox", "outbox", "internal/clock", "modernc.org/sqlite", "golang.org/x/sys"},
 			"a store imports its own driver and no sibling"},
@@ -76,6 +73,30 @@ func importTable() []importRow {
 		{"examples/sql", nil, "Tenure without Go: its code is in other languages, and Go runs it in tests"},
 		{"examples/choosing", nil, "its tests are what it is for"},
 		{"examples/payments", []string{"fence", "budget", "budget/budgethttp", "lease", "operation", "worker"}, "what a shop needs, and no store: that is the shop's choice"},
+	}...)
+}
+
+// suiteRows are those of importTable for conformance suites and for random histories, which are imported by tests alone.
+func suiteRows() []importRow {
+	return []importRow{
+		{"internal/histories", []string{"fence", "lease", "lease/leasetest", "pgregory.net/rapid"},
+			"random histories for test files: no row but the tests' own names it, so rapid reaches nobody else"},
+		{"internal/ophistories", []string{"operation", "operation/operationtest", "pgregory.net/rapid"},
+			"random histories of operations for test files, apart from those of leases so that either brings only its own suite"},
+		{"internal/holdhistories", []string{"fence", "hold", "hold/holdtest", "pgregory.net/rapid"},
+			"random histories of holds for test files, apart from the others so that each brings only its own suite"},
+		{"internal/outboxhistories", []string{"fence", "outbox", "outbox/outboxtest", "pgregory.net/rapid"},
+			"random histories of messages for test files, apart from the others so that each brings only its own suite"},
+		{"lease/leasetest", []string{"fence", "lease"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
+		{"operation/operationtest", []string{"fence", "operation"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
+		{"hold/holdtest", []string{"fence", "hold"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
+		{"outbox/outboxtest", []string{"fence", "outbox"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
+		{"inbox/inboxtest", []string{"inbox"},
+			"other stores run the suite in their own tests, so it asks for nothing but the standard library"},
 	}
 }
 
@@ -83,7 +104,7 @@ func importTable() []importRow {
 // stands for all.
 func testImportTable() []importRow {
 	return []importRow{
-		{"...", []string{"fence", "lease", "lease/leasetest", "operation", "operation/operationtest", "hold", "hold/holdtest", "internal/..."}, "contracts and their conformance suite"},
+		{"...", []string{"fence", "lease", "lease/leasetest", "operation", "operation/operationtest", "hold", "hold/holdtest", "outbox", "outbox/outboxtest", "inbox", "inbox/inboxtest", "internal/..."}, "contracts and their conformance suite"},
 		{"...", []string{"pgregory.net/rapid", "go.uber.org/goleak"}, "property tests and leak checks never reach what others import"},
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
 		{"budget", []string{"budget/admission"}, "only its own tests can put a machine to sleep: nobody is let in after that"},
@@ -92,6 +113,7 @@ func testImportTable() []importRow {
 		{"operation/operationhttp", []string{"store/memory"}, "the middleware is tried on the oracle"},
 		{"operation/operationtest", []string{"store/memory"}, "the suite is tried on the oracle"},
 		{"hold/holdtest", []string{"store/memory"}, "the suite is tried on the oracle"},
+		{"outbox/outboxtest", []string{"store/memory"}, "the suite is tried on the oracle"},
 		{"hold", []string{"store/memory"}, "its example is compiled and run"},
 		{"operation", []string{"store/memory"}, "what callers use is tried on the oracle"},
 		{"worker", []string{"store/memory"}, "a worker and a reconciler are tried on the oracle, in a bubble"},

@@ -11,6 +11,7 @@ stage() {
 }
 stage "gofmt" scripts/gofmt.sh
 stage "go mod tidy" scripts/each.sh "$modules" go mod tidy -diff
+stage "api" scripts/proto.sh --check
 stage "vet" scripts/each.sh "$modules" go vet ./...
 # shellcheck disable=SC2086 # the list is meant to be split
 stage "lint" scripts/lint.sh $modules

@@ -4,8 +4,6 @@ go 1.26.0
 
 replace github.com/tenure-go/tenure => ../..
 
-replace github.com/tenure-go/tenure/budget/budgetconnect => ../../budget/budgetconnect
-
 replace github.com/tenure-go/tenure/budget/budgetgrpc => ../../budget/budgetgrpc
 
 require (
@@ -14,7 +12,6 @@ require (
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/rs/zerolog v1.35.1
 	github.com/tenure-go/tenure v0.0.0
-	github.com/tenure-go/tenure/budget/budgetconnect v0.0.0-00010101000000-000000000000
 	github.com/tenure-go/tenure/budget/budgetgrpc v0.0.0-00010101000000-000000000000
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
