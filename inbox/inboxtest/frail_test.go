@@ -47,11 +47,11 @@ func (f *frail) Store() inbox.Store          { return f }
 func (f *frail) Levels() []string            { return []string{"read committed", "repeatable read"} }
 func (f *frail) Check(context.Context) error { return nil }
 func (f *frail) Again(err error) bool        { return errors.Is(err, errAgain) }
-func (f *frail) Begin(ctx context.Context) (inboxtest.Tx, error) {
 	return f.BeginAt(ctx, f.Levels()[0])
 }
-func (f *frail) Look(_ context.Context, tx inboxtest.Tx) error { tx.(*frailTx).look(); return nil }
-func (f *frail) BeginAt(_ context.Context, l string) (inboxtest.Tx, error) {
+func (f *frail) Begin(_ context.Context, level string) (inboxtest.Tx, error) {
+	return &frailTx{f: f, repeatable: level == f.Levels()[1]}, nil
+}
 	return &frailTx{f: f, repeatable: l == f.Levels()[1]}, nil
 }
 
@@ -105,12 +105,14 @@ type frailTx struct {
 	notes      []string
 }
 
-func (t *frailTx) look() {
+// Look takes the snapshot.
+func (t *frailTx) Look(context.Context) error {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
 	if !t.looked {
-		t.f.mu.Lock()
-		defer t.f.mu.Unlock()
 		t.looked, t.snapshot = true, t.f.commits
 	}
+	return nil
 }
 
 func (t *frailTx) Effect(_ context.Context, text string) error {
@@ -193,7 +195,9 @@ func (t *frailTx) Once(ctx context.Context, consumer, id string, fn func(context
 	if err := ctx.Err(); err != nil {
 		return inbox.Result{}, &inbox.UnavailableError{Op: "once", Err: err}
 	}
-	t.look()
+	if err := t.Look(ctx); err != nil {
+		return inbox.Result{}, err
+	}
 	key := f.key(consumer, id)
 	if r, err = t.note(key); err != nil || r.Repeated {
 		if f.is("what is repeated is done") && err == nil {

@@ -18,8 +18,8 @@ type Case[H any] struct {
 type Harness interface {
 	// Store returns the store under test.
 	Store() inbox.Store
-	// Begin begins a transaction of the consumer's own, on a connection of its own. It may wait for another to end.
-	Begin(ctx context.Context) (Tx, error)
+	// Begin begins a transaction of the consumer's own, on a connection of its own, at a level of isolation that the harness knows; "" is the usual one. It may wait for another to end, but not in a [LevelHarness].
+	Begin(ctx context.Context, level string) (Tx, error)
 	// Again reports whether an error of a transaction's method, or of Begin, says that the transaction met another, did nothing, and is to be begun again.
 	Again(err error) bool
 	// Effects lists the committed effects, in any order, each as often as it was made.
@@ -36,6 +36,8 @@ type Tx interface {
 	Once(ctx context.Context, consumer, messageID string, fn func(context.Context) error) (inbox.Result, error)
 	// Effect writes a row.
 	Effect(ctx context.Context, text string) error
+	// Look reads something, so that from there on the transaction sees what its level lets it see.
+	Look(ctx context.Context) error
 	Commit(ctx context.Context) error
 	// Rollback is also how a transaction ends after an error.
 	Rollback(ctx context.Context) error
@@ -44,12 +46,8 @@ type Tx interface {
 // LevelHarness is a harness of a store where transactions go on beside each other.
 type LevelHarness interface {
 	Harness
-	// Levels names the levels of isolation that transactions can have, the usual one first.
+	// Levels names the levels of isolation that transactions can have.
 	Levels() []string
-	// BeginAt is Begin at a level. It does not wait.
-	BeginAt(ctx context.Context, level string) (Tx, error)
-	// Look reads something in a transaction, so that from there on it sees what its level lets it see.
-	Look(ctx context.Context, tx Tx) error
 }
 
 // Window is what the inbox of every harness is made with.

@@ -62,8 +62,9 @@ func failsAndCommits(s *stage[Harness]) {
 	if s.failed() {
 		return
 	}
-	_, err := tx.Once(s.ctx, mailer, "a", func(context.Context) error { return fmt.Errorf("of a: %w", errSpoilt) })
-	s.want(errors.Is(err, errSpoilt), "work that fails: %v; want its own error", err)
+	spoilt := errors.New("the work has failed")
+	_, err := tx.Once(s.ctx, mailer, "a", func(context.Context) error { return fmt.Errorf("of a: %w", spoilt) })
+	s.want(errors.Is(err, spoilt), "work that fails: %v; want its own error", err)
 	_, err = once(s.ctx, tx, mailer, "b")
 	s.want(err == nil, "after work that failed: %v", err)
 	s.end(tx, true)

@@ -12,9 +12,9 @@ import (
 
 func raceCases() []Case[Harness] {
 	return []Case[Harness]{
-		named("of-two-at-once-the-second-waits-and-is-told-that-it-repeats", func(s *stage[Harness]) { secondWaits(s, s.h.Begin, true) }),
-		named("of-two-at-once-the-second-does-what-the-first-rolled-back", func(s *stage[Harness]) { secondWaits(s, s.h.Begin, false) }),
-		named("of-many-at-once-one-does-it", func(s *stage[Harness]) { manyAtOnce(s, s.h.Begin) }),
+		named("of-two-at-once-the-second-waits-and-is-told-that-it-repeats", func(s *stage[Harness]) { secondWaits(s, s.usual, true) }),
+		named("of-two-at-once-the-second-does-what-the-first-rolled-back", func(s *stage[Harness]) { secondWaits(s, s.usual, false) }),
+		named("of-many-at-once-one-does-it", func(s *stage[Harness]) { manyAtOnce(s, s.usual) }),
 	}
 }
 
@@ -41,7 +41,7 @@ func atLevels(steps func(s *stage[LevelHarness], begin beginning)) func(s *stage
 	return func(s *stage[LevelHarness]) {
 		for _, level := range s.h.Levels() {
 			steps(s, func(ctx context.Context) (Tx, error) {
-				tx, err := s.h.BeginAt(ctx, level)
+				tx, err := s.h.Begin(ctx, level)
 				return levelled{tx, level}, err
 			})
 			if s.failed() {
@@ -142,7 +142,7 @@ func snapshotBefore(s *stage[LevelHarness], begin beginning) {
 		s.fail("beginning: %w", err)
 		return
 	}
-	if err := s.h.Look(s.ctx, early.(levelled).Tx); err != nil {
+	if err := early.Look(s.ctx); err != nil {
 		s.fail("looking: %w", err)
 	}
 	r, err := s.deliver(begin, mailer, "s")

@@ -24,9 +24,6 @@ const maxBegins = 100
 // patience is for what comes at once; on a store that takes so long nothing can be asserted.
 const patience = 30 * time.Second
 
-// errSpoilt is how the work of a case fails.
-var errSpoilt = errors.New("the work has failed")
-
 // stage is one run of a case. Its methods are the steps; the first step that finds something wrong is kept, and every later one does nothing, so that a case reads as what it does
 // and not as what may fail. A stage belongs to one goroutine but for what is said to be safe.
 type stage[H Harness] struct {
@@ -101,12 +98,15 @@ func (s *stage[H]) effects() {
 	s.want(slices.Equal(all, want), "the effects are %q; done was %q", all, want)
 }
 
+// usual begins a transaction at the usual level.
+func (s *stage[H]) usual(ctx context.Context) (Tx, error) { return s.h.Begin(ctx, "") }
+
 // begin must be granted.
 func (s *stage[H]) begin() Tx {
 	if s.failed() {
 		return nil
 	}
-	tx, err := s.h.Begin(s.ctx)
+	tx, err := s.usual(s.ctx)
 	if err != nil {
 		s.fail("beginning a transaction: %w", err)
 	}
@@ -167,7 +167,7 @@ func (s *stage[H]) first(consumer, id string) {
 	if s.failed() {
 		return
 	}
-	r, err := s.deliver(s.h.Begin, consumer, id)
+	r, err := s.deliver(s.usual, consumer, id)
 	s.want(err == nil && !r.Repeated, "delivering %q to %q: %+v, %v; want it done", id, consumer, r, err)
 }
 
@@ -176,7 +176,7 @@ func (s *stage[H]) repeated(consumer, id string) inbox.Result {
 	if s.failed() {
 		return inbox.Result{}
 	}
-	r, err := s.deliver(s.h.Begin, consumer, id)
+	r, err := s.deliver(s.usual, consumer, id)
 	s.want(err == nil && r.Repeated, "delivering %q to %q again: %+v, %v; want it repeated", id, consumer, r, err)
 	return r
 }
