@@ -52,8 +52,6 @@ func (f *frail) Again(err error) bool        { return errors.Is(err, errAgain) }
 func (f *frail) Begin(_ context.Context, level string) (inboxtest.Tx, error) {
 	return &frailTx{f: f, repeatable: level == f.Levels()[1]}, nil
 }
-	return &frailTx{f: f, repeatable: l == f.Levels()[1]}, nil
-}
 
 func (f *frail) Effects(context.Context) ([]string, error) {
 	f.mu.Lock()
