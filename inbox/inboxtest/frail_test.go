@@ -47,8 +47,7 @@ func (f *frail) Store() inbox.Store          { return f }
 func (f *frail) Levels() []string            { return []string{"read committed", "repeatable read"} }
 func (f *frail) Check(context.Context) error { return nil }
 func (f *frail) Again(err error) bool        { return errors.Is(err, errAgain) }
-	return f.BeginAt(ctx, f.Levels()[0])
-}
+
 func (f *frail) Begin(_ context.Context, level string) (inboxtest.Tx, error) {
 	return &frailTx{f: f, repeatable: level == f.Levels()[1]}, nil
 }
