@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/outbox"
@@ -12,6 +13,7 @@ func wakerCases() []Case[WakerHarness] {
 	return []Case[WakerHarness]{
 		named("an-append-wakes-who-waits", appendWakes),
 		named("who-waits-for-nothing-waits-as-long-as-it-said", waitsInVain),
+		named("what-is-held-up-wakes-nobody-all-the-time", heldUpWakesNobody),
 		named("a-wait-ends-with-its-context", waitEnds),
 	}
 }
@@ -38,13 +40,22 @@ func appendWakes(s *stage, h WakerHarness) {
 
 func waitsInVain(s *stage, h WakerHarness) {
 	s.none("x")
+	s.waits(h)
+	for _, d := range []time.Duration{-1, outbox.MaxTTL + 1} {
+		if _, err := h.Waker().Await(s.ctx, d); !errors.Is(err, outbox.ErrInvalid) {
+			s.fail("waiting for %v: %v", d, err)
+		}
+	}
+}
+
+// waits demands that five waits for nothing take some time: a hint may be wrong, but not every time.
+func (s *stage) waits(h WakerHarness) {
 	began := time.Now()
 	const short = 50 * time.Millisecond
-	for range 5 { // a hint may be wrong, but not every time
+	for i := 0; i < 5 && !s.failed(); i++ {
 		woken, err := h.Waker().Await(s.ctx, short)
 		if err != nil {
 			s.fail("waiting: %w", err)
-			return
 		}
 		if !woken {
 			break
@@ -52,9 +63,18 @@ func waitsInVain(s *stage, h WakerHarness) {
 	}
 	took := time.Since(began)
 	s.want(took >= short && took < patience, "five waits for nothing of up to %v took %v", short, took)
-	if _, err := h.Waker().Await(s.ctx, -1); !errors.Is(err, outbox.ErrInvalid) {
-		s.fail("waiting for less than no time: %v", err)
-	}
+}
+
+func heldUpWakesNobody(s *stage, h WakerHarness) {
+	s.append(slices.Concat(line("k", "1", "2"), line("l", "3", "4"), []outbox.Message{note("5", bill)})...)
+	s.take("x", "1", "2", "3", "4", "5")
+	failed := s.verdict("1", outbox.Failed)
+	failed.RetryIn = time.Hour
+	s.settles("x", nil, failed, s.verdict("3", outbox.Published), s.verdict("5", outbox.Returned))
+	s.append(line("l", "6")...)
+	s.pause(bill, true, "for a while")
+	s.none("y")
+	s.waits(h)
 }
 
 func waitEnds(s *stage, h WakerHarness) {

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -131,14 +132,11 @@ func (s *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 	if err := s.begin(ctx, "await"); err != nil {
 		return false, err
 	}
-	hint := s.hint
-	for _, p := range s.posts {
-		if s.due(p) && s.open(p.Topic) {
-			s.end()
-			return true, nil
-		}
-	}
+	hint, now := s.hint, s.claimable()
 	s.end()
+	if now {
+		return true, nil
+	}
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
@@ -149,6 +147,32 @@ func (s *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 	case <-ctx.Done():
 		return false, nil
 	}
+}
+
+// claimable reports whether a claim would get something: what waits for another of its key must not wake anybody, or a relay would ask all the time.
+func (s *Outbox) claimable() bool {
+	blocked := s.claimed()
+	for _, p := range s.posts {
+		switch {
+		case p.state != outbox.Pending || !s.open(p.Topic) || p.Ordered && blocked[p.chain()]:
+		case s.due(p):
+			return true
+		case p.Ordered:
+			blocked[p.chain()] = true
+		}
+	}
+	return false
+}
+
+// claimed are the keys of which a message is under a live claim.
+func (s *Outbox) claimed() map[chain]bool {
+	blocked := map[chain]bool{}
+	for _, p := range s.posts {
+		if p.Ordered && p.live(s.now) {
+			blocked[p.chain()] = true
+		}
+	}
+	return blocked
 }
 
 // Append implements [outbox.Store].
@@ -225,12 +249,7 @@ func (s *Outbox) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Bat
 	}
 	defer s.end()
 	got := outbox.Batch{Claim: req.Claim, Left: req.TTL}
-	blocked := map[chain]bool{}
-	for _, p := range s.posts {
-		if p.Ordered && p.live(s.now) {
-			blocked[p.chain()] = true
-		}
-	}
+	blocked := s.claimed()
 	size := 0
 	for _, p := range s.posts {
 		if p.state != outbox.Pending || p.Ordered && blocked[p.chain()] || len(req.Topics) > 0 && !slices.Contains(req.Topics, p.Topic) || !s.open(p.Topic) {
@@ -320,7 +339,7 @@ func (s *Outbox) Settle(ctx context.Context, req outbox.SettleRequest) (outbox.S
 }
 
 func (s *Outbox) at(position int64) *post {
-	if i, found := slices.BinarySearchFunc(s.posts, position, func(p *post, at int64) int { return int(p.position - at) }); found {
+	if i, found := slices.BinarySearchFunc(s.posts, position, func(p *post, at int64) int { return cmp.Compare(p.position, at) }); found {
 		return s.posts[i]
 	}
 	return nil
