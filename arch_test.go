@@ -73,6 +73,7 @@ func importTable() []importRow {
 		{"examples/sql", nil, "Tenure without Go: its code is in other languages, and Go runs it in tests"},
 		{"examples/choosing", nil, "its tests are what it is for"},
 		{"examples/payments", []string{"fence", "budget", "budget/budgethttp", "lease", "operation", "worker"}, "what a shop needs, and no store: that is the shop's choice"},
+		{"examples/seats", []string{"fence", "hold", "operation", "worker", "store/postgres", "github.com/jackc/pgx/v5"}, "a sale is one transaction of the shop's own database"},
 	}...)
 }
 
