@@ -9,8 +9,10 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/hold"
+	"github.com/tenure-go/tenure/inbox"
 	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/operation"
+	"github.com/tenure-go/tenure/outbox"
 
 	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -177,6 +179,28 @@ func asHoldError(id fence.ID, err error) error {
 	}
 	if unavailable, ok := errors.AsType[*lease.UnavailableError](err); ok {
 		return &hold.UnavailableError{Op: unavailable.Op, Err: unavailable.Err}
+	}
+	return err
+}
+
+// asOutboxError is the writer's error, as package outbox has it.
+func asOutboxError(err error) error {
+	if unknown, ok := errors.AsType[*lease.UnknownError](err); ok {
+		return &outbox.UnknownError{Op: unknown.Op, Err: unknown.Err}
+	}
+	if unavailable, ok := errors.AsType[*lease.UnavailableError](err); ok {
+		return &outbox.UnavailableError{Op: unavailable.Op, Err: unavailable.Err}
+	}
+	return err
+}
+
+// asInboxError is the writer's error, as package inbox has it.
+func asInboxError(err error) error {
+	if unknown, ok := errors.AsType[*lease.UnknownError](err); ok {
+		return &inbox.UnknownError{Op: unknown.Op, Err: unknown.Err}
+	}
+	if unavailable, ok := errors.AsType[*lease.UnavailableError](err); ok {
+		return &inbox.UnavailableError{Op: unavailable.Op, Err: unavailable.Err}
 	}
 	return err
 }

@@ -62,8 +62,8 @@ func (h *Holds) read(ctx context.Context, op string, f func(*holdBatch) error) e
 // statements are prepared for readers when they are first needed, so that a process without holds pays for none.
 func (h *Holds) statements(ctx context.Context) (*Prepared, error) {
 	s := h.store
-	s.ofHolds.Lock()
-	defer s.ofHolds.Unlock()
+	s.ofReaders.Lock()
+	defer s.ofReaders.Unlock()
 	if err := s.writer.why(); err != nil || s.holdStmts != nil {
 		return s.holdStmts, err
 	}

@@ -61,9 +61,11 @@ type Store struct {
 	readDB    *sql.DB
 	conn      *sql.Conn // the writer's only connection
 	stmts     *statements
-	opStmts   map[string]*sql.Stmt // of operations and holds; the writer's
-	ofHolds   sync.Mutex           // guards holdStmts
+	opStmts   map[string]*sql.Stmt // of operations, holds and messages; the writer's
+	ofReaders sync.Mutex           // guards the next two
 	holdStmts *Prepared            // the readers', of holds; nil until they are needed
+	mailStmts *Prepared            // the readers', of messages; nil until they are needed
+	mail      mailbox
 	writer    *writer
 	refused   atomic.Int64
 
@@ -454,7 +456,7 @@ func (s *Store) closeFiles() error {
 	if s.stmts != nil {
 		err = errors.Join(err, s.stmts.close())
 	}
-	err = errors.Join(err, s.closeStatements())
+	err = errors.Join(err, s.closeStatements(), s.mail.close())
 	if s.conn != nil {
 		err = errors.Join(err, s.conn.Close())
 	}

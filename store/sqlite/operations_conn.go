@@ -66,10 +66,12 @@ func (c writerConn) row(text string, args ...any) *sql.Row {
 
 // closeStatements closes what was prepared for operations and holds.
 func (s *Store) closeStatements() (err error) {
-	s.ofHolds.Lock()
-	defer s.ofHolds.Unlock()
-	if s.holdStmts != nil {
-		err = s.holdStmts.Close()
+	s.ofReaders.Lock()
+	defer s.ofReaders.Unlock()
+	for _, readers := range []*Prepared{s.holdStmts, s.mailStmts} {
+		if readers != nil {
+			err = errors.Join(err, readers.Close())
+		}
 	}
 	for _, stmt := range s.opStmts {
 		err = errors.Join(err, stmt.Close())

@@ -26,7 +26,12 @@ func holdTexts() []string {
 	return []string{selectHold, selectItem, moveItem, insertHold, insertLine, endHold, endLines}
 }
 
-// Prepared has the statements of [Verify], [Enter], [Admit], [Present] and [Done], and those of operations and holds, prepared once on a program's own database. Without it
+// mailTexts are the common statements of [Outbox.AppendTx] and [Inbox.Once].
+func mailTexts() []string {
+	return []string{selectKnown, insertMessage, insertMessageBody, insertNote, selectNote}
+}
+
+// Prepared has the statements of [Verify], [Enter], [Admit], [Present] and [Done], and those of operations, holds and messages, prepared once on a program's own database. Without it
 // they are parsed anew in each transaction, which costs more than they do. Safe for concurrent use.
 type Prepared struct {
 	byText map[string]*sql.Stmt
@@ -35,7 +40,7 @@ type Prepared struct {
 // Prepare prepares the checks on db, which must have an authority's file open; [Prepared.Close] ends them. It returns
 // the driver's error, such as for a file without Tenure's tables.
 func Prepare(ctx context.Context, db *sql.DB) (*Prepared, error) {
-	return prepareTexts(ctx, db, append(slices.Concat(operationTexts(), holdTexts()), verifyStatement, raiseStatement, presentStatement, doneStatement))
+	return prepareTexts(ctx, db, append(slices.Concat(operationTexts(), holdTexts(), mailTexts()), verifyStatement, raiseStatement, presentStatement, doneStatement))
 }
 
 func prepareTexts(ctx context.Context, db *sql.DB, texts []string) (*Prepared, error) {

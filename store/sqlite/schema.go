@@ -8,7 +8,7 @@ import (
 )
 
 // SchemaVersion is the newest schema that this code knows, and that an opened file has.
-const SchemaVersion = 4
+const SchemaVersion = 5
 
 // applicationID marks a file that holds nothing but an authority when it is made. Files that were adopted
 // keep their own, and user_version is never touched: both belong to the application.
@@ -16,11 +16,11 @@ const applicationID = 0x54454e55
 
 // Schema returns the SQL that installs the newest schema, for people who keep it under their own migrations.
 // Instants are nanoseconds of authority time. Sessions and leases are two tables, so that a renewal touches no lease.
-func Schema() string { return schemaV1 + schemaV2 + schemaV3 + schemaV4 }
+func Schema() string { return schemaV1 + schemaV2 + schemaV3 + schemaV4 + schemaV5 }
 
 // upgrades are the steps from each version to the next, the first from version 1. They only add: a program of the version before that has the
 // file open goes on.
-func upgrades() []string { return []string{schemaV2, schemaV3, schemaV4} }
+func upgrades() []string { return []string{schemaV2, schemaV3, schemaV4, schemaV5} }
 
 const schemaV1 = `
 CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;

@@ -61,10 +61,13 @@ func TestUpgradeFromVersion1(t *testing.T) {
 	}
 }
 
-// withoutHolds takes away what version 4 has added.
-const withoutHolds = `DROP TABLE tenure_line; DROP TABLE tenure_hold; DROP TABLE tenure_item; `
+// withoutMail takes away what version 5 has added.
+const withoutMail = `DROP TABLE tenure_message; DROP TABLE tenure_message_body; DROP TABLE tenure_message_error; DROP TABLE tenure_outbox; DROP TABLE tenure_paused; DROP TABLE tenure_inbox; `
 
-// withoutOperations takes away what versions 3 and 4 have added.
+// withoutHolds takes away what versions 4 and 5 have added.
+const withoutHolds = withoutMail + `DROP TABLE tenure_line; DROP TABLE tenure_hold; DROP TABLE tenure_item; `
+
+// withoutOperations takes away what versions 3 to 5 have added.
 const withoutOperations = withoutHolds + `DROP VIEW tenure_attempts; DROP TABLE tenure_body; DROP TABLE tenure_conflict; DROP TABLE tenure_attempt; DROP TABLE tenure_operation; `
 
 // A file of version 2, with a lease in force and a protected table, is brought up to date when it is opened; a store of that version that has it open goes on.

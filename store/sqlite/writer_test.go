@@ -148,7 +148,7 @@ func dump(ctx context.Context, db *sql.DB) (string, error) {
 	}
 	defer tx.Rollback()
 	var all strings.Builder
-	for _, table := range []string{"tenure_session", "tenure_lease", "tenure_ended", "tenure_ahead", "tenure_mark", "tenure_authority",
+	for _, table := range []string{"tenure_message", "tenure_message_body", "tenure_message_error", "tenure_outbox", "tenure_paused", "tenure_inbox", "tenure_session", "tenure_lease", "tenure_ended", "tenure_ahead", "tenure_mark", "tenure_authority",
 		"tenure_operation", "tenure_attempt", "tenure_conflict", "tenure_body", "tenure_item", "tenure_hold", "tenure_line"} {
 		if err := dumpTable(ctx, tx, table, &all); err != nil {
 			return "", err
