@@ -59,10 +59,10 @@ func runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer, change fu
 	}
 	if w.Role != "" {
 		change(w)
-		switch w.Role {
-		case rolePayer:
+		if w.Role == rolePayer {
 			return w.servePayer(ctx, in)
-		case roleSeller:
+		}
+		if w.Role == roleSeller {
 			return w.serveSeller(ctx, in)
 		}
 		return w.serve(ctx, in)

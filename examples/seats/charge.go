@@ -8,26 +8,26 @@ import (
 	"github.com/tenure-go/tenure/worker"
 )
 
-// Charge is money to be taken, and Paid what came of it.
-type (
-	Charge struct {
-		Buyer string `json:"buyer"`
-		Cents int64  `json:"cents"`
-	}
-	Paid struct {
-		Number string `json:"number"` // the provider's
-	}
-)
+// Charge is money to be taken.
+type Charge struct {
+	Buyer string `json:"buyer"`
+	Cents int64  `json:"cents"`
+}
 
-// Refund is money to be given back, and Refunded what came of it.
-type (
-	Refund struct {
-		Of string `json:"of"` // the id of the operation that charged
-	}
-	Refunded struct {
-		Number string `json:"number"`
-	}
-)
+// Paid is what came of a charge.
+type Paid struct {
+	Number string `json:"number"` // the provider's
+}
+
+// Refund is money to be given back.
+type Refund struct {
+	Of string `json:"of"` // the id of the operation that charged
+}
+
+// Refunded is what came of a refund.
+type Refunded struct {
+	Number string `json:"number"`
+}
 
 // Charges are the operations that take money.
 func Charges() operation.Kind[Charge, Paid] { return operation.Kind[Charge, Paid]{Name: "seat-charge"} }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
@@ -60,7 +61,7 @@ func (h *Holds) inTurn(ctx context.Context, c *holdCall, item string, until time
 
 // wait makes the call, again where it met others at the same rows. It waits for each lock for so long at most.
 func (h *Holds) wait(ctx context.Context, c *holdCall, longest time.Duration) error {
-	args := append(c.args[:len(c.args):len(c.args)], int32(max(longest.Milliseconds(), 1))) //nolint:gosec // at most a second
+	args := slices.Concat(c.args, []any{int32(max(longest.Milliseconds(), 1))}) //nolint:gosec // at most a second
 	return h.store.operations.again(ctx, c.op, func() error { return h.store.row(ctx, c.op, c.dest, c.text, args...) })
 }
 

@@ -118,6 +118,7 @@ func callersAreAnswered(ctx context.Context, r *rig) error {
 // TestNobodyWaitsForASaleForEver: the bound on waiting for an item that an open transaction has locked, and the form without it.
 func TestNobodyWaitsForASaleForEver(t *testing.T) {
 	play := func(t *testing.T, edits ...edit) error {
+		t.Helper()
 		ctx := t.Context()
 		r := &rig{t: t, harness: newHarness(t)}
 		for _, e := range edits {
