@@ -15,15 +15,18 @@ import (
 	"github.com/tenure-go/tenure/budget/budgetconnect"
 	"github.com/tenure-go/tenure/budget/budgethttp"
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/hold"
 	v1 "github.com/tenure-go/tenure/internal/gen/tenure/v1"
 	"github.com/tenure-go/tenure/internal/gen/tenure/v1/tenurev1connect"
 	"github.com/tenure-go/tenure/internal/wire"
 	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/operation"
 )
 
 const (
 	maxEndpoints = 16
-	maxMessage   = 8 << 20
+	maxRequest   = 8 << 20         // as a server reads it
+	maxReply     = 64 << 20        // as a server sends it
 	dialTimeout  = 5 * time.Second // of one endpoint, where ctx has no sooner deadline
 	maxIdle      = 64              // connections that are kept to one endpoint, over HTTP/1.1
 )
@@ -39,6 +42,8 @@ type Options struct {
 type Client struct {
 	authority  fence.ID
 	guarantees lease.Guarantees
+	holds      hold.Guarantees
+	operations operation.Guarantees
 	endpoints  []*endpoint
 	current    atomic.Int32
 	idle       func() // closes connections that wait
@@ -103,7 +108,7 @@ func transport() *http.Transport {
 
 func newEndpoint(address string, base http.RoundTripper) *endpoint {
 	h := &http.Client{Transport: &budgethttp.Transport{Base: base}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	o := connect.WithClientOptions(connect.WithInterceptors(budgetconnect.NewClient()), connect.WithReadMaxBytes(maxMessage), connect.WithSendMaxBytes(maxMessage))
+	o := connect.WithClientOptions(connect.WithInterceptors(budgetconnect.NewClient()), connect.WithReadMaxBytes(maxReply), connect.WithSendMaxBytes(maxRequest))
 	return &endpoint{
 		url:        address,
 		leases:     tenurev1connect.NewLeaseServiceClient(h, address, o),
@@ -124,8 +129,12 @@ func (c *Client) introduce(ctx context.Context, e *endpoint) error {
 	if err != nil {
 		return err
 	}
-	if c.authority.IsZero() {
-		c.authority, c.guarantees = authority, guarantees
+	operations, err := wire.GetOperationGuarantees(m.GetOperations())
+	if err != nil {
+		return err
+	}
+	if c.authority.IsZero() { // in Dial, before anybody else knows c
+		c.authority, c.guarantees, c.holds, c.operations = authority, guarantees, wire.GetHoldGuarantees(m.GetHolds()), operations
 	}
 	if authority != c.authority {
 		return &ForeignError{e.url, c.authority, authority}

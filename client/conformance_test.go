@@ -2,118 +2,62 @@ package client_test
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/tenure-go/tenure/client"
-	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/hold/holdtest"
 	"github.com/tenure-go/tenure/lease/leasetest"
-	"github.com/tenure-go/tenure/server"
-	"github.com/tenure-go/tenure/store/memory"
+	"github.com/tenure-go/tenure/operation/operationtest"
 )
 
-// harness is the oracle behind a server on a real socket.
-type harness struct {
-	mem    *memory.Store
-	leases *client.Leases
-	clock  *manual // nil where the clock runs
-}
-
-type manual struct {
-	mu  sync.Mutex
-	now time.Duration
-}
-
-func (m *manual) read() time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.now
-}
-
-func (h *harness) Store() lease.Store           { return h.leases }
-func (h *harness) Operator() leasetest.Operator { return h.leases }
-func (h *harness) Check(context.Context) error  { return nil }
-func (h *harness) Tolerance() time.Duration     { return 50 * time.Millisecond }
-
-func (h *harness) Advance(_ context.Context, d time.Duration) error {
-	h.mem.Advance(d)
-	return nil
-}
-
-func (h *harness) Tick(d time.Duration) {
-	h.clock.mu.Lock()
-	defer h.clock.mu.Unlock()
-	h.clock.now += d
-}
-
-// serve is a server of o on a real socket, with HTTP/2 without TLS as tenure serve has it.
-func serve(t testing.TB, o server.Options) string {
+// play runs each case of a suite through a client, on an authority of its own.
+func play[H any](t *testing.T, name string, runs func(context.Context, H) error, h H) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(server.Handler(o))
-	s.Config.Protocols = new(http.Protocols)
-	s.Config.Protocols.SetHTTP1(true)
-	s.Config.Protocols.SetUnencryptedHTTP2(true)
-	s.Start()
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
-func dial(t testing.TB, urls ...string) *client.Client {
-	t.Helper()
-	c, err := client.Dial(t.Context(), client.Options{Endpoints: urls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
-func newHarness(t testing.TB, clock *manual) *harness {
-	t.Helper()
-	o := memory.Options{}
-	if clock != nil {
-		o.Clock = clock.read
-	}
-	mem := memory.New(o)
-	url := serve(t, server.Options{Authority: mem.Authority(), Leases: mem})
-	return &harness{mem: mem, leases: dial(t, url).Leases(), clock: clock}
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		if err := runs(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	for _, c := range leasetest.Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			if err := c.Run(t.Context(), newHarness(t, nil)); err != nil {
-				t.Error(err)
-			}
-		})
+		play(t, c.Name, c.Run, leasetest.Harness(leaseWorld{newWorld(t)}))
 	}
 }
 
 func TestOperatorConformance(t *testing.T) {
-	t.Parallel()
 	for _, c := range leasetest.OperatorCases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			if err := c.Run(t.Context(), newHarness(t, nil)); err != nil {
-				t.Error(err)
-			}
-		})
+		play(t, c.Name, c.Run, leasetest.OperatorHarness(leaseWorld{newWorld(t)}))
 	}
 }
 
 func TestEqualityConformance(t *testing.T) {
-	t.Parallel()
 	for _, c := range leasetest.EqualityCases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			if err := c.Run(t.Context(), newHarness(t, &manual{})); err != nil {
-				t.Error(err)
-			}
-		})
+		play(t, c.Name, c.Run, leasetest.ManualHarness(leaseWorld{newManualWorld(t)}))
+	}
+}
+
+func TestHoldConformance(t *testing.T) {
+	for _, c := range holdtest.Cases() {
+		play(t, c.Name, c.Run, holdtest.Harness(holdWorld{newWorld(t)}))
+	}
+}
+
+func TestHoldEqualityConformance(t *testing.T) {
+	for _, c := range holdtest.EqualityCases() {
+		play(t, c.Name, c.Run, holdtest.ManualHarness(holdWorld{newManualWorld(t)}))
+	}
+}
+
+func TestOperationConformance(t *testing.T) {
+	for _, c := range operationtest.Cases() {
+		play(t, c.Name, c.Run, operationtest.Harness(operationWorld{newWorld(t)}))
+	}
+}
+
+func TestOperationEqualityConformance(t *testing.T) {
+	for _, c := range operationtest.EqualityCases() {
+		play(t, c.Name, c.Run, operationtest.ManualHarness(operationWorld{newManualWorld(t)}))
 	}
 }

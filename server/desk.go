@@ -108,8 +108,3 @@ func (s *operations) GetOperationStats(ctx context.Context, _ *v1.GetOperationSt
 	}
 	return &v1.GetOperationStatsResponse{Stats: wire.All(stats, wire.PutStat)}, nil
 }
-
-// GetOperationGuarantees is [operation.Store.Guarantees].
-func (s *operations) GetOperationGuarantees(context.Context, *v1.GetOperationGuaranteesRequest) (*v1.GetOperationGuaranteesResponse, error) {
-	return wire.PutOperationGuarantees(s.store.Guarantees()), nil
-}

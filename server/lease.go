@@ -19,15 +19,12 @@ import (
 // MaxExchange is how many calls one Exchange may carry.
 const MaxExchange = 64
 
-type leases struct {
-	store     lease.Store
-	authority fence.ID
-}
+type leases struct{ *Options }
 
 // OpenSession is [lease.Store.Open].
 func (s *leases) OpenSession(ctx context.Context, m *v1.OpenSessionRequest) (*v1.OpenSessionResponse, error) {
 	req, err := wire.GetOpen(m)
-	return one(ctx, req, err, s.store.Open, func(left time.Duration) *v1.OpenSessionResponse {
+	return one(ctx, req, err, s.Leases.Open, func(left time.Duration) *v1.OpenSessionResponse {
 		return &v1.OpenSessionResponse{Remaining: durationpb.New(left)}
 	}, wire.Error)
 }
@@ -35,7 +32,7 @@ func (s *leases) OpenSession(ctx context.Context, m *v1.OpenSessionRequest) (*v1
 // RenewSession is [lease.Store.Renew].
 func (s *leases) RenewSession(ctx context.Context, m *v1.RenewSessionRequest) (*v1.RenewSessionResponse, error) {
 	req, err := wire.GetRenew(m)
-	return one(ctx, req, err, s.store.Renew, wire.PutRenewal, wire.Error)
+	return one(ctx, req, err, s.Leases.Renew, wire.PutRenewal, wire.Error)
 }
 
 // KeepSession is [lease.Store.Renew], for as long as the stream lasts, one after the other.
@@ -62,20 +59,20 @@ func (s *leases) KeepSession(ctx context.Context, stream *connect.BidiStream[v1.
 func (s *leases) CloseSession(ctx context.Context, m *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error) {
 	req, err := wire.GetClose(m)
 	return one(ctx, req, err, func(ctx context.Context, id fence.ID) (*v1.CloseSessionResponse, error) {
-		return &v1.CloseSessionResponse{}, s.store.Close(ctx, id)
+		return &v1.CloseSessionResponse{}, s.Leases.Close(ctx, id)
 	}, same, wire.Error)
 }
 
 // Acquire is [lease.Store.Acquire].
 func (s *leases) Acquire(ctx context.Context, m *v1.AcquireRequest) (*v1.AcquireResponse, error) {
 	req, err := wire.GetAcquire(m)
-	return one(ctx, req, err, s.store.Acquire, wire.PutGrants, wire.Error)
+	return one(ctx, req, err, s.Leases.Acquire, wire.PutGrants, wire.Error)
 }
 
 // Release is [lease.Store.Release].
 func (s *leases) Release(ctx context.Context, m *v1.ReleaseRequest) (*v1.ReleaseResponse, error) {
 	req, err := wire.GetRelease(m)
-	return one(ctx, req, err, s.store.Release, func(r lease.Released) *v1.ReleaseResponse { return &v1.ReleaseResponse{Already: r.Already} }, wire.Error)
+	return one(ctx, req, err, s.Leases.Release, func(r lease.Released) *v1.ReleaseResponse { return &v1.ReleaseResponse{Already: r.Already} }, wire.Error)
 }
 
 // Exchange does each of its calls as if alone, at the same time: the store brings them together where it can.
@@ -116,12 +113,12 @@ func (s *leases) answer(ctx context.Context, m *v1.ExchangeRequest_Call) *v1.Exc
 
 // GetLease is [lease.Store.Get].
 func (s *leases) GetLease(ctx context.Context, m *v1.GetLeaseRequest) (*v1.GetLeaseResponse, error) {
-	return one(ctx, m.GetName(), nil, s.store.Get, func(i lease.Info) *v1.GetLeaseResponse { return &v1.GetLeaseResponse{Lease: wire.PutInfo(i)} }, wire.Error)
+	return one(ctx, m.GetName(), nil, s.Leases.Get, func(i lease.Info) *v1.GetLeaseResponse { return &v1.GetLeaseResponse{Lease: wire.PutInfo(i)} }, wire.Error)
 }
 
 // ListLeases is [lease.Lister].
 func (s *leases) ListLeases(ctx context.Context, m *v1.ListLeasesRequest) (*v1.ListLeasesResponse, error) {
-	store, ok := s.store.(lease.Lister)
+	store, ok := s.Leases.(lease.Lister)
 	if !ok {
 		return nil, unimplemented("list leases")
 	}
@@ -133,7 +130,7 @@ func (s *leases) ListLeases(ctx context.Context, m *v1.ListLeasesRequest) (*v1.L
 
 // RevokeLease is [lease.Revoker].
 func (s *leases) RevokeLease(ctx context.Context, m *v1.RevokeLeaseRequest) (*v1.RevokeLeaseResponse, error) {
-	store, ok := s.store.(lease.Revoker)
+	store, ok := s.Leases.(lease.Revoker)
 	if !ok {
 		return nil, unimplemented("revoke a lease")
 	}
@@ -143,7 +140,7 @@ func (s *leases) RevokeLease(ctx context.Context, m *v1.RevokeLeaseRequest) (*v1
 
 // PruneLeases is [lease.Pruner].
 func (s *leases) PruneLeases(ctx context.Context, m *v1.PruneLeasesRequest) (*v1.PruneLeasesResponse, error) {
-	store, ok := s.store.(lease.Pruner)
+	store, ok := s.Leases.(lease.Pruner)
 	if !ok {
 		return nil, unimplemented("prune leases")
 	}
@@ -154,7 +151,7 @@ func (s *leases) PruneLeases(ctx context.Context, m *v1.PruneLeasesRequest) (*v1
 
 // RaiseEpoch is [lease.EpochRaiser].
 func (s *leases) RaiseEpoch(ctx context.Context, m *v1.RaiseEpochRequest) (*v1.RaiseEpochResponse, error) {
-	store, ok := s.store.(lease.EpochRaiser)
+	store, ok := s.Leases.(lease.EpochRaiser)
 	if !ok {
 		return nil, unimplemented("raise the epoch")
 	}
@@ -163,7 +160,14 @@ func (s *leases) RaiseEpoch(ctx context.Context, m *v1.RaiseEpochRequest) (*v1.R
 
 // GetAuthority says what this is and keeps.
 func (s *leases) GetAuthority(context.Context, *v1.GetAuthorityRequest) (*v1.GetAuthorityResponse, error) {
-	return wire.PutAuthority(s.authority, s.store.Guarantees()), nil
+	m := wire.PutAuthority(s.Authority, s.Leases.Guarantees())
+	if s.Holds != nil {
+		m.Holds = wire.PutHoldGuarantees(s.Holds.Guarantees())
+	}
+	if s.Operations != nil {
+		m.Operations = wire.PutOperationGuarantees(s.Operations.Guarantees())
+	}
+	return m, nil
 }
 
 func same[T any](v T) T { return v }

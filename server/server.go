@@ -13,10 +13,13 @@ import (
 	"github.com/tenure-go/tenure/operation"
 )
 
-// MaxMessage is the size in bytes of the largest request or reply. What is larger is refused before it is read.
-const MaxMessage = 8 << 20
+// Sizes in bytes. What is larger is refused before it is read, or sent.
+const (
+	MaxRequest = 8 << 20
+	MaxReply   = 64 << 20 // a page of operations with their bodies, or what a worker has claimed
+)
 
-// Options says what is served. A part that is nil is not: its calls are answered "unimplemented". What a store of leases can do for operators is served where it can do it.
+// Options says what is served. Of the rest but Leases, what is nil is not: its calls are answered "unimplemented". What a store of leases can do for operators is served where it can do it.
 type Options struct {
 	Authority  fence.ID
 	Leases     lease.Store
@@ -37,11 +40,9 @@ type Marks interface {
 
 // Handler serves what o names. It is safe for concurrent use.
 func Handler(o Options) http.Handler {
-	limits := connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxMessage), connect.WithSendMaxBytes(MaxMessage))
+	limits := connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithSendMaxBytes(MaxReply))
 	mux := http.NewServeMux()
-	if o.Leases != nil {
-		mux.Handle(tenurev1connect.NewLeaseServiceHandler(&leases{store: o.Leases, authority: o.Authority}, limits))
-	}
+	mux.Handle(tenurev1connect.NewLeaseServiceHandler(&leases{&o}, limits))
 	if o.Marks != nil {
 		mux.Handle(tenurev1connect.NewMarkServiceHandler(&marks{store: o.Marks}, limits))
 	}

@@ -208,3 +208,13 @@ func GetHoldID(text string) (fence.ID, error) {
 	id := r.id("id", text)
 	return id, r.hold()
 }
+
+// PutHoldGuarantees writes what a store of holds keeps.
+func PutHoldGuarantees(g hold.Guarantees) *v1.HoldGuarantees {
+	return &v1.HoldGuarantees{Store: g.Store, Durable: g.Durable, Exclusive: g.Exclusive}
+}
+
+// GetHoldGuarantees reads it.
+func GetHoldGuarantees(m *v1.HoldGuarantees) hold.Guarantees {
+	return hold.Guarantees{Store: m.GetStore(), Durable: m.GetDurable(), Exclusive: m.GetExclusive()}
+}

@@ -183,12 +183,12 @@ func OperationError(f *v1.Fault) error {
 }
 
 // PutOperationGuarantees writes what a store of operations keeps.
-func PutOperationGuarantees(g operation.Guarantees) *v1.GetOperationGuaranteesResponse {
-	return &v1.GetOperationGuaranteesResponse{Store: g.Store, Durable: g.Durable, Failover: g.Failover, MaxBody: int32(g.MaxBody), Deduplicates: duration(g.Deduplicates)}
+func PutOperationGuarantees(g operation.Guarantees) *v1.OperationGuarantees {
+	return &v1.OperationGuarantees{Store: g.Store, Durable: g.Durable, Failover: g.Failover, MaxBody: Int32(g.MaxBody), Deduplicates: duration(g.Deduplicates)}
 }
 
 // GetOperationGuarantees reads it.
-func GetOperationGuarantees(m *v1.GetOperationGuaranteesResponse) (operation.Guarantees, error) {
+func GetOperationGuarantees(m *v1.OperationGuarantees) (operation.Guarantees, error) {
 	var r reader
 	g := operation.Guarantees{
 		Store: m.GetStore(), Durable: m.GetDurable(), Failover: m.GetFailover(), MaxBody: int(m.GetMaxBody()), Deduplicates: r.span("deduplicates", m.GetDeduplicates()),

@@ -1668,7 +1668,11 @@ type GetAuthorityResponse struct {
 	// max_ttl of a session.
 	MaxTtl *durationpb.Duration `protobuf:"bytes,10,opt,name=max_ttl,json=maxTtl,proto3" json:"max_ttl,omitempty"`
 	// grain: durations are whole multiples of it; absent: any.
-	Grain         *durationpb.Duration `protobuf:"bytes,11,opt,name=grain,proto3" json:"grain,omitempty"`
+	Grain *durationpb.Duration `protobuf:"bytes,11,opt,name=grain,proto3" json:"grain,omitempty"`
+	// holds, where they are served.
+	Holds *HoldGuarantees `protobuf:"bytes,12,opt,name=holds,proto3" json:"holds,omitempty"`
+	// operations, where they are served.
+	Operations    *OperationGuarantees `protobuf:"bytes,13,opt,name=operations,proto3" json:"operations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1780,6 +1784,166 @@ func (x *GetAuthorityResponse) GetGrain() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetAuthorityResponse) GetHolds() *HoldGuarantees {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *GetAuthorityResponse) GetOperations() *OperationGuarantees {
+	if x != nil {
+		return x.Operations
+	}
+	return nil
+}
+
+// HoldGuarantees states what is kept of holds.
+type HoldGuarantees struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// store behind them.
+	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	// durable: what was told survives the process and the machine.
+	Durable bool `protobuf:"varint,2,opt,name=durable,proto3" json:"durable,omitempty"`
+	// exclusive: a failover that lost what was told does not sell an item twice.
+	Exclusive     bool `protobuf:"varint,3,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldGuarantees) Reset() {
+	*x = HoldGuarantees{}
+	mi := &file_tenure_v1_lease_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldGuarantees) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldGuarantees) ProtoMessage() {}
+
+func (x *HoldGuarantees) ProtoReflect() protoreflect.Message {
+	mi := &file_tenure_v1_lease_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldGuarantees.ProtoReflect.Descriptor instead.
+func (*HoldGuarantees) Descriptor() ([]byte, []int) {
+	return file_tenure_v1_lease_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *HoldGuarantees) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *HoldGuarantees) GetDurable() bool {
+	if x != nil {
+		return x.Durable
+	}
+	return false
+}
+
+func (x *HoldGuarantees) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
+// OperationGuarantees states what is kept of operations.
+type OperationGuarantees struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// store behind them.
+	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	// durable: what was told survives the process and the machine.
+	Durable bool `protobuf:"varint,2,opt,name=durable,proto3" json:"durable,omitempty"`
+	// failover: numbers of attempts rise also across a failover that lost what was told.
+	Failover bool `protobuf:"varint,3,opt,name=failover,proto3" json:"failover,omitempty"`
+	// max_body in bytes.
+	MaxBody int32 `protobuf:"varint,4,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
+	// deduplicates for at least so long after the decision.
+	Deduplicates  *durationpb.Duration `protobuf:"bytes,5,opt,name=deduplicates,proto3" json:"deduplicates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperationGuarantees) Reset() {
+	*x = OperationGuarantees{}
+	mi := &file_tenure_v1_lease_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperationGuarantees) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperationGuarantees) ProtoMessage() {}
+
+func (x *OperationGuarantees) ProtoReflect() protoreflect.Message {
+	mi := &file_tenure_v1_lease_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperationGuarantees.ProtoReflect.Descriptor instead.
+func (*OperationGuarantees) Descriptor() ([]byte, []int) {
+	return file_tenure_v1_lease_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *OperationGuarantees) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *OperationGuarantees) GetDurable() bool {
+	if x != nil {
+		return x.Durable
+	}
+	return false
+}
+
+func (x *OperationGuarantees) GetFailover() bool {
+	if x != nil {
+		return x.Failover
+	}
+	return false
+}
+
+func (x *OperationGuarantees) GetMaxBody() int32 {
+	if x != nil {
+		return x.MaxBody
+	}
+	return 0
+}
+
+func (x *OperationGuarantees) GetDeduplicates() *durationpb.Duration {
+	if x != nil {
+		return x.Deduplicates
+	}
+	return nil
+}
+
 // Call is one of them.
 type ExchangeRequest_Call struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1796,7 +1960,7 @@ type ExchangeRequest_Call struct {
 
 func (x *ExchangeRequest_Call) Reset() {
 	*x = ExchangeRequest_Call{}
-	mi := &file_tenure_v1_lease_proto_msgTypes[30]
+	mi := &file_tenure_v1_lease_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1972,7 @@ func (x *ExchangeRequest_Call) String() string {
 func (*ExchangeRequest_Call) ProtoMessage() {}
 
 func (x *ExchangeRequest_Call) ProtoReflect() protoreflect.Message {
-	mi := &file_tenure_v1_lease_proto_msgTypes[30]
+	mi := &file_tenure_v1_lease_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +2050,7 @@ type ExchangeResponse_Answer struct {
 
 func (x *ExchangeResponse_Answer) Reset() {
 	*x = ExchangeResponse_Answer{}
-	mi := &file_tenure_v1_lease_proto_msgTypes[31]
+	mi := &file_tenure_v1_lease_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2062,7 @@ func (x *ExchangeResponse_Answer) String() string {
 func (*ExchangeResponse_Answer) ProtoMessage() {}
 
 func (x *ExchangeResponse_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_tenure_v1_lease_proto_msgTypes[31]
+	mi := &file_tenure_v1_lease_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2248,7 @@ const file_tenure_v1_lease_proto_rawDesc = "" +
 	"\x05above\x18\x01 \x01(\x03R\x05above\"*\n" +
 	"\x12RaiseEpochResponse\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x03R\x05floor\"\x15\n" +
-	"\x13GetAuthorityRequest\"\xba\x03\n" +
+	"\x13GetAuthorityRequest\"\xab\x04\n" +
 	"\x14GetAuthorityResponse\x12\x1c\n" +
 	"\tauthority\x18\x01 \x01(\tR\tauthority\x12\x14\n" +
 	"\x05store\x18\x02 \x01(\tR\x05store\x12%\n" +
@@ -2097,7 +2261,21 @@ const file_tenure_v1_lease_proto_rawDesc = "" +
 	"\amin_ttl\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06minTtl\x122\n" +
 	"\amax_ttl\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x06maxTtl\x12/\n" +
-	"\x05grain\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05grain2\xe1\a\n" +
+	"\x05grain\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05grain\x12/\n" +
+	"\x05holds\x18\f \x01(\v2\x19.tenure.v1.HoldGuaranteesR\x05holds\x12>\n" +
+	"\n" +
+	"operations\x18\r \x01(\v2\x1e.tenure.v1.OperationGuaranteesR\n" +
+	"operations\"^\n" +
+	"\x0eHoldGuarantees\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
+	"\adurable\x18\x02 \x01(\bR\adurable\x12\x1c\n" +
+	"\texclusive\x18\x03 \x01(\bR\texclusive\"\xbb\x01\n" +
+	"\x13OperationGuarantees\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
+	"\adurable\x18\x02 \x01(\bR\adurable\x12\x1a\n" +
+	"\bfailover\x18\x03 \x01(\bR\bfailover\x12\x19\n" +
+	"\bmax_body\x18\x04 \x01(\x05R\amaxBody\x12=\n" +
+	"\fdeduplicates\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fdeduplicates2\xe1\a\n" +
 	"\fLeaseService\x12L\n" +
 	"\vOpenSession\x12\x1d.tenure.v1.OpenSessionRequest\x1a\x1e.tenure.v1.OpenSessionResponse\x12O\n" +
 	"\fRenewSession\x12\x1e.tenure.v1.RenewSessionRequest\x1a\x1f.tenure.v1.RenewSessionResponse\x12P\n" +
@@ -2130,7 +2308,7 @@ func file_tenure_v1_lease_proto_rawDescGZIP() []byte {
 	return file_tenure_v1_lease_proto_rawDescData
 }
 
-var file_tenure_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_tenure_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_tenure_v1_lease_proto_goTypes = []any{
 	(*OpenSessionRequest)(nil),      // 0: tenure.v1.OpenSessionRequest
 	(*OpenSessionResponse)(nil),     // 1: tenure.v1.OpenSessionResponse
@@ -2162,76 +2340,81 @@ var file_tenure_v1_lease_proto_goTypes = []any{
 	(*RaiseEpochResponse)(nil),      // 27: tenure.v1.RaiseEpochResponse
 	(*GetAuthorityRequest)(nil),     // 28: tenure.v1.GetAuthorityRequest
 	(*GetAuthorityResponse)(nil),    // 29: tenure.v1.GetAuthorityResponse
-	(*ExchangeRequest_Call)(nil),    // 30: tenure.v1.ExchangeRequest.Call
-	(*ExchangeResponse_Answer)(nil), // 31: tenure.v1.ExchangeResponse.Answer
-	(*durationpb.Duration)(nil),     // 32: google.protobuf.Duration
-	(*Fault)(nil),                   // 33: tenure.v1.Fault
-	(*Claim)(nil),                   // 34: tenure.v1.Claim
-	(End)(0),                        // 35: tenure.v1.End
+	(*HoldGuarantees)(nil),          // 30: tenure.v1.HoldGuarantees
+	(*OperationGuarantees)(nil),     // 31: tenure.v1.OperationGuarantees
+	(*ExchangeRequest_Call)(nil),    // 32: tenure.v1.ExchangeRequest.Call
+	(*ExchangeResponse_Answer)(nil), // 33: tenure.v1.ExchangeResponse.Answer
+	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
+	(*Fault)(nil),                   // 35: tenure.v1.Fault
+	(*Claim)(nil),                   // 36: tenure.v1.Claim
+	(End)(0),                        // 37: tenure.v1.End
 }
 var file_tenure_v1_lease_proto_depIdxs = []int32{
-	32, // 0: tenure.v1.OpenSessionRequest.ttl:type_name -> google.protobuf.Duration
-	32, // 1: tenure.v1.OpenSessionResponse.remaining:type_name -> google.protobuf.Duration
+	34, // 0: tenure.v1.OpenSessionRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 1: tenure.v1.OpenSessionResponse.remaining:type_name -> google.protobuf.Duration
 	3,  // 2: tenure.v1.RenewSessionRequest.release:type_name -> tenure.v1.Abandoned
-	32, // 3: tenure.v1.RenewSessionResponse.remaining:type_name -> google.protobuf.Duration
+	34, // 3: tenure.v1.RenewSessionResponse.remaining:type_name -> google.protobuf.Duration
 	5,  // 4: tenure.v1.RenewSessionResponse.revoked:type_name -> tenure.v1.RevokedAcquisition
 	2,  // 5: tenure.v1.KeepSessionRequest.renew:type_name -> tenure.v1.RenewSessionRequest
 	4,  // 6: tenure.v1.KeepSessionResponse.renewed:type_name -> tenure.v1.RenewSessionResponse
-	33, // 7: tenure.v1.KeepSessionResponse.fault:type_name -> tenure.v1.Fault
-	32, // 8: tenure.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
+	35, // 7: tenure.v1.KeepSessionResponse.fault:type_name -> tenure.v1.Fault
+	34, // 8: tenure.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
 	12, // 9: tenure.v1.AcquireResponse.grants:type_name -> tenure.v1.Grant
-	34, // 10: tenure.v1.Grant.claim:type_name -> tenure.v1.Claim
-	32, // 11: tenure.v1.Grant.remaining:type_name -> google.protobuf.Duration
-	32, // 12: tenure.v1.Grant.hold_left:type_name -> google.protobuf.Duration
-	30, // 13: tenure.v1.ExchangeRequest.calls:type_name -> tenure.v1.ExchangeRequest.Call
-	31, // 14: tenure.v1.ExchangeResponse.answers:type_name -> tenure.v1.ExchangeResponse.Answer
+	36, // 10: tenure.v1.Grant.claim:type_name -> tenure.v1.Claim
+	34, // 11: tenure.v1.Grant.remaining:type_name -> google.protobuf.Duration
+	34, // 12: tenure.v1.Grant.hold_left:type_name -> google.protobuf.Duration
+	32, // 13: tenure.v1.ExchangeRequest.calls:type_name -> tenure.v1.ExchangeRequest.Call
+	33, // 14: tenure.v1.ExchangeResponse.answers:type_name -> tenure.v1.ExchangeResponse.Answer
 	19, // 15: tenure.v1.GetLeaseResponse.lease:type_name -> tenure.v1.LeaseInfo
-	32, // 16: tenure.v1.LeaseInfo.remaining:type_name -> google.protobuf.Duration
-	32, // 17: tenure.v1.LeaseInfo.hold_left:type_name -> google.protobuf.Duration
-	35, // 18: tenure.v1.LeaseInfo.end:type_name -> tenure.v1.End
+	34, // 16: tenure.v1.LeaseInfo.remaining:type_name -> google.protobuf.Duration
+	34, // 17: tenure.v1.LeaseInfo.hold_left:type_name -> google.protobuf.Duration
+	37, // 18: tenure.v1.LeaseInfo.end:type_name -> tenure.v1.End
 	19, // 19: tenure.v1.ListLeasesResponse.leases:type_name -> tenure.v1.LeaseInfo
 	19, // 20: tenure.v1.RevokeLeaseResponse.former:type_name -> tenure.v1.LeaseInfo
-	32, // 21: tenure.v1.RevokeLeaseResponse.believes_at_most:type_name -> google.protobuf.Duration
-	32, // 22: tenure.v1.PruneLeasesRequest.age:type_name -> google.protobuf.Duration
-	32, // 23: tenure.v1.GetAuthorityResponse.min_ttl:type_name -> google.protobuf.Duration
-	32, // 24: tenure.v1.GetAuthorityResponse.max_ttl:type_name -> google.protobuf.Duration
-	32, // 25: tenure.v1.GetAuthorityResponse.grain:type_name -> google.protobuf.Duration
-	10, // 26: tenure.v1.ExchangeRequest.Call.acquire:type_name -> tenure.v1.AcquireRequest
-	13, // 27: tenure.v1.ExchangeRequest.Call.release:type_name -> tenure.v1.ReleaseRequest
-	11, // 28: tenure.v1.ExchangeResponse.Answer.acquired:type_name -> tenure.v1.AcquireResponse
-	14, // 29: tenure.v1.ExchangeResponse.Answer.released:type_name -> tenure.v1.ReleaseResponse
-	33, // 30: tenure.v1.ExchangeResponse.Answer.fault:type_name -> tenure.v1.Fault
-	0,  // 31: tenure.v1.LeaseService.OpenSession:input_type -> tenure.v1.OpenSessionRequest
-	2,  // 32: tenure.v1.LeaseService.RenewSession:input_type -> tenure.v1.RenewSessionRequest
-	6,  // 33: tenure.v1.LeaseService.KeepSession:input_type -> tenure.v1.KeepSessionRequest
-	8,  // 34: tenure.v1.LeaseService.CloseSession:input_type -> tenure.v1.CloseSessionRequest
-	10, // 35: tenure.v1.LeaseService.Acquire:input_type -> tenure.v1.AcquireRequest
-	13, // 36: tenure.v1.LeaseService.Release:input_type -> tenure.v1.ReleaseRequest
-	15, // 37: tenure.v1.LeaseService.Exchange:input_type -> tenure.v1.ExchangeRequest
-	17, // 38: tenure.v1.LeaseService.GetLease:input_type -> tenure.v1.GetLeaseRequest
-	20, // 39: tenure.v1.LeaseService.ListLeases:input_type -> tenure.v1.ListLeasesRequest
-	22, // 40: tenure.v1.LeaseService.RevokeLease:input_type -> tenure.v1.RevokeLeaseRequest
-	24, // 41: tenure.v1.LeaseService.PruneLeases:input_type -> tenure.v1.PruneLeasesRequest
-	26, // 42: tenure.v1.LeaseService.RaiseEpoch:input_type -> tenure.v1.RaiseEpochRequest
-	28, // 43: tenure.v1.LeaseService.GetAuthority:input_type -> tenure.v1.GetAuthorityRequest
-	1,  // 44: tenure.v1.LeaseService.OpenSession:output_type -> tenure.v1.OpenSessionResponse
-	4,  // 45: tenure.v1.LeaseService.RenewSession:output_type -> tenure.v1.RenewSessionResponse
-	7,  // 46: tenure.v1.LeaseService.KeepSession:output_type -> tenure.v1.KeepSessionResponse
-	9,  // 47: tenure.v1.LeaseService.CloseSession:output_type -> tenure.v1.CloseSessionResponse
-	11, // 48: tenure.v1.LeaseService.Acquire:output_type -> tenure.v1.AcquireResponse
-	14, // 49: tenure.v1.LeaseService.Release:output_type -> tenure.v1.ReleaseResponse
-	16, // 50: tenure.v1.LeaseService.Exchange:output_type -> tenure.v1.ExchangeResponse
-	18, // 51: tenure.v1.LeaseService.GetLease:output_type -> tenure.v1.GetLeaseResponse
-	21, // 52: tenure.v1.LeaseService.ListLeases:output_type -> tenure.v1.ListLeasesResponse
-	23, // 53: tenure.v1.LeaseService.RevokeLease:output_type -> tenure.v1.RevokeLeaseResponse
-	25, // 54: tenure.v1.LeaseService.PruneLeases:output_type -> tenure.v1.PruneLeasesResponse
-	27, // 55: tenure.v1.LeaseService.RaiseEpoch:output_type -> tenure.v1.RaiseEpochResponse
-	29, // 56: tenure.v1.LeaseService.GetAuthority:output_type -> tenure.v1.GetAuthorityResponse
-	44, // [44:57] is the sub-list for method output_type
-	31, // [31:44] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	34, // 21: tenure.v1.RevokeLeaseResponse.believes_at_most:type_name -> google.protobuf.Duration
+	34, // 22: tenure.v1.PruneLeasesRequest.age:type_name -> google.protobuf.Duration
+	34, // 23: tenure.v1.GetAuthorityResponse.min_ttl:type_name -> google.protobuf.Duration
+	34, // 24: tenure.v1.GetAuthorityResponse.max_ttl:type_name -> google.protobuf.Duration
+	34, // 25: tenure.v1.GetAuthorityResponse.grain:type_name -> google.protobuf.Duration
+	30, // 26: tenure.v1.GetAuthorityResponse.holds:type_name -> tenure.v1.HoldGuarantees
+	31, // 27: tenure.v1.GetAuthorityResponse.operations:type_name -> tenure.v1.OperationGuarantees
+	34, // 28: tenure.v1.OperationGuarantees.deduplicates:type_name -> google.protobuf.Duration
+	10, // 29: tenure.v1.ExchangeRequest.Call.acquire:type_name -> tenure.v1.AcquireRequest
+	13, // 30: tenure.v1.ExchangeRequest.Call.release:type_name -> tenure.v1.ReleaseRequest
+	11, // 31: tenure.v1.ExchangeResponse.Answer.acquired:type_name -> tenure.v1.AcquireResponse
+	14, // 32: tenure.v1.ExchangeResponse.Answer.released:type_name -> tenure.v1.ReleaseResponse
+	35, // 33: tenure.v1.ExchangeResponse.Answer.fault:type_name -> tenure.v1.Fault
+	0,  // 34: tenure.v1.LeaseService.OpenSession:input_type -> tenure.v1.OpenSessionRequest
+	2,  // 35: tenure.v1.LeaseService.RenewSession:input_type -> tenure.v1.RenewSessionRequest
+	6,  // 36: tenure.v1.LeaseService.KeepSession:input_type -> tenure.v1.KeepSessionRequest
+	8,  // 37: tenure.v1.LeaseService.CloseSession:input_type -> tenure.v1.CloseSessionRequest
+	10, // 38: tenure.v1.LeaseService.Acquire:input_type -> tenure.v1.AcquireRequest
+	13, // 39: tenure.v1.LeaseService.Release:input_type -> tenure.v1.ReleaseRequest
+	15, // 40: tenure.v1.LeaseService.Exchange:input_type -> tenure.v1.ExchangeRequest
+	17, // 41: tenure.v1.LeaseService.GetLease:input_type -> tenure.v1.GetLeaseRequest
+	20, // 42: tenure.v1.LeaseService.ListLeases:input_type -> tenure.v1.ListLeasesRequest
+	22, // 43: tenure.v1.LeaseService.RevokeLease:input_type -> tenure.v1.RevokeLeaseRequest
+	24, // 44: tenure.v1.LeaseService.PruneLeases:input_type -> tenure.v1.PruneLeasesRequest
+	26, // 45: tenure.v1.LeaseService.RaiseEpoch:input_type -> tenure.v1.RaiseEpochRequest
+	28, // 46: tenure.v1.LeaseService.GetAuthority:input_type -> tenure.v1.GetAuthorityRequest
+	1,  // 47: tenure.v1.LeaseService.OpenSession:output_type -> tenure.v1.OpenSessionResponse
+	4,  // 48: tenure.v1.LeaseService.RenewSession:output_type -> tenure.v1.RenewSessionResponse
+	7,  // 49: tenure.v1.LeaseService.KeepSession:output_type -> tenure.v1.KeepSessionResponse
+	9,  // 50: tenure.v1.LeaseService.CloseSession:output_type -> tenure.v1.CloseSessionResponse
+	11, // 51: tenure.v1.LeaseService.Acquire:output_type -> tenure.v1.AcquireResponse
+	14, // 52: tenure.v1.LeaseService.Release:output_type -> tenure.v1.ReleaseResponse
+	16, // 53: tenure.v1.LeaseService.Exchange:output_type -> tenure.v1.ExchangeResponse
+	18, // 54: tenure.v1.LeaseService.GetLease:output_type -> tenure.v1.GetLeaseResponse
+	21, // 55: tenure.v1.LeaseService.ListLeases:output_type -> tenure.v1.ListLeasesResponse
+	23, // 56: tenure.v1.LeaseService.RevokeLease:output_type -> tenure.v1.RevokeLeaseResponse
+	25, // 57: tenure.v1.LeaseService.PruneLeases:output_type -> tenure.v1.PruneLeasesResponse
+	27, // 58: tenure.v1.LeaseService.RaiseEpoch:output_type -> tenure.v1.RaiseEpochResponse
+	29, // 59: tenure.v1.LeaseService.GetAuthority:output_type -> tenure.v1.GetAuthorityResponse
+	47, // [47:60] is the sub-list for method output_type
+	34, // [34:47] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_tenure_v1_lease_proto_init() }
@@ -2241,11 +2424,11 @@ func file_tenure_v1_lease_proto_init() {
 	}
 	file_tenure_v1_claim_proto_init()
 	file_tenure_v1_fault_proto_init()
-	file_tenure_v1_lease_proto_msgTypes[30].OneofWrappers = []any{
+	file_tenure_v1_lease_proto_msgTypes[32].OneofWrappers = []any{
 		(*ExchangeRequest_Call_Acquire)(nil),
 		(*ExchangeRequest_Call_Release)(nil),
 	}
-	file_tenure_v1_lease_proto_msgTypes[31].OneofWrappers = []any{
+	file_tenure_v1_lease_proto_msgTypes[33].OneofWrappers = []any{
 		(*ExchangeResponse_Answer_Acquired)(nil),
 		(*ExchangeResponse_Answer_Released)(nil),
 		(*ExchangeResponse_Answer_Fault)(nil),
@@ -2256,7 +2439,7 @@ func file_tenure_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tenure_v1_lease_proto_rawDesc), len(file_tenure_v1_lease_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3121,125 +3121,6 @@ func (x *OperationStat) GetStuck() int64 {
 	return 0
 }
 
-// GetOperationGuaranteesRequest asks what is kept.
-type GetOperationGuaranteesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetOperationGuaranteesRequest) Reset() {
-	*x = GetOperationGuaranteesRequest{}
-	mi := &file_tenure_v1_operation_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetOperationGuaranteesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetOperationGuaranteesRequest) ProtoMessage() {}
-
-func (x *GetOperationGuaranteesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tenure_v1_operation_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetOperationGuaranteesRequest.ProtoReflect.Descriptor instead.
-func (*GetOperationGuaranteesRequest) Descriptor() ([]byte, []int) {
-	return file_tenure_v1_operation_proto_rawDescGZIP(), []int{42}
-}
-
-// GetOperationGuaranteesResponse states it.
-type GetOperationGuaranteesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// store behind it.
-	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
-	// durable: what was told survives the process and the machine.
-	Durable bool `protobuf:"varint,2,opt,name=durable,proto3" json:"durable,omitempty"`
-	// failover: numbers of attempts rise also across a failover that lost what was told.
-	Failover bool `protobuf:"varint,3,opt,name=failover,proto3" json:"failover,omitempty"`
-	// max_body in bytes.
-	MaxBody int32 `protobuf:"varint,4,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
-	// deduplicates for at least so long after the decision.
-	Deduplicates  *durationpb.Duration `protobuf:"bytes,5,opt,name=deduplicates,proto3" json:"deduplicates,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetOperationGuaranteesResponse) Reset() {
-	*x = GetOperationGuaranteesResponse{}
-	mi := &file_tenure_v1_operation_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetOperationGuaranteesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetOperationGuaranteesResponse) ProtoMessage() {}
-
-func (x *GetOperationGuaranteesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tenure_v1_operation_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetOperationGuaranteesResponse.ProtoReflect.Descriptor instead.
-func (*GetOperationGuaranteesResponse) Descriptor() ([]byte, []int) {
-	return file_tenure_v1_operation_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *GetOperationGuaranteesResponse) GetStore() string {
-	if x != nil {
-		return x.Store
-	}
-	return ""
-}
-
-func (x *GetOperationGuaranteesResponse) GetDurable() bool {
-	if x != nil {
-		return x.Durable
-	}
-	return false
-}
-
-func (x *GetOperationGuaranteesResponse) GetFailover() bool {
-	if x != nil {
-		return x.Failover
-	}
-	return false
-}
-
-func (x *GetOperationGuaranteesResponse) GetMaxBody() int32 {
-	if x != nil {
-		return x.MaxBody
-	}
-	return 0
-}
-
-func (x *GetOperationGuaranteesResponse) GetDeduplicates() *durationpb.Duration {
-	if x != nil {
-		return x.Deduplicates
-	}
-	return nil
-}
-
 var File_tenure_v1_operation_proto protoreflect.FileDescriptor
 
 const file_tenure_v1_operation_proto_rawDesc = "" +
@@ -3438,14 +3319,7 @@ const file_tenure_v1_operation_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.tenure.v1.OperationStateR\x05state\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\x03R\x05count\x121\n" +
 	"\x06oldest\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06oldest\x12\x14\n" +
-	"\x05stuck\x18\x05 \x01(\x03R\x05stuck\"\x1f\n" +
-	"\x1dGetOperationGuaranteesRequest\"\xc6\x01\n" +
-	"\x1eGetOperationGuaranteesResponse\x12\x14\n" +
-	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
-	"\adurable\x18\x02 \x01(\bR\adurable\x12\x1a\n" +
-	"\bfailover\x18\x03 \x01(\bR\bfailover\x12\x19\n" +
-	"\bmax_body\x18\x04 \x01(\x05R\amaxBody\x12=\n" +
-	"\fdeduplicates\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fdeduplicates*g\n" +
+	"\x05stuck\x18\x05 \x01(\x03R\x05stuck*g\n" +
 	"\x04Step\x12\x14\n" +
 	"\x10STEP_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tSTEP_IDLE\x10\x01\x12\r\n" +
@@ -3473,7 +3347,7 @@ const file_tenure_v1_operation_proto_rawDesc = "" +
 	"\n" +
 	"KEPT_WHOLE\x10\x01\x12\x17\n" +
 	"\x13KEPT_WITHOUT_BODIES\x10\x02\x12\x15\n" +
-	"\x11KEPT_VERDICT_ONLY\x10\x032\x95\f\n" +
+	"\x11KEPT_VERDICT_ONLY\x10\x032\xa6\v\n" +
 	"\x10OperationService\x12X\n" +
 	"\x0fSubmitOperation\x12!.tenure.v1.SubmitOperationRequest\x1a\".tenure.v1.SubmitOperationResponse\x12O\n" +
 	"\fGetOperation\x12\x1e.tenure.v1.GetOperationRequest\x1a\x1f.tenure.v1.GetOperationResponse\x12R\n" +
@@ -3490,8 +3364,7 @@ const file_tenure_v1_operation_proto_rawDesc = "" +
 	"\x0eListOperations\x12 .tenure.v1.ListOperationsRequest\x1a!.tenure.v1.ListOperationsResponse\x12[\n" +
 	"\x10ResolveOperation\x12\".tenure.v1.ResolveOperationRequest\x1a#.tenure.v1.ResolveOperationResponse\x12X\n" +
 	"\x0fPruneOperations\x12!.tenure.v1.PruneOperationsRequest\x1a\".tenure.v1.PruneOperationsResponse\x12^\n" +
-	"\x11GetOperationStats\x12#.tenure.v1.GetOperationStatsRequest\x1a$.tenure.v1.GetOperationStatsResponse\x12m\n" +
-	"\x16GetOperationGuarantees\x12(.tenure.v1.GetOperationGuaranteesRequest\x1a).tenure.v1.GetOperationGuaranteesResponseB\xa1\x01\n" +
+	"\x11GetOperationStats\x12#.tenure.v1.GetOperationStatsRequest\x1a$.tenure.v1.GetOperationStatsResponseB\xa1\x01\n" +
 	"\rcom.tenure.v1B\x0eOperationProtoP\x01Z;github.com/tenure-go/tenure/internal/gen/tenure/v1;tenurev1\xa2\x02\x03TXX\xaa\x02\tTenure.V1\xca\x02\tTenure\\V1\xe2\x02\x15Tenure\\V1\\GPBMetadata\xea\x02\n" +
 	"Tenure::V1b\x06proto3"
 
@@ -3508,160 +3381,155 @@ func file_tenure_v1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_tenure_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_tenure_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_tenure_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_tenure_v1_operation_proto_goTypes = []any{
-	(Step)(0),                              // 0: tenure.v1.Step
-	(Known)(0),                             // 1: tenure.v1.Known
-	(Finding)(0),                           // 2: tenure.v1.Finding
-	(Kept)(0),                              // 3: tenure.v1.Kept
-	(*Operation)(nil),                      // 4: tenure.v1.Operation
-	(*Attempt)(nil),                        // 5: tenure.v1.Attempt
-	(*Conflict)(nil),                       // 6: tenure.v1.Conflict
-	(*Evidence)(nil),                       // 7: tenure.v1.Evidence
-	(*AttemptRef)(nil),                     // 8: tenure.v1.AttemptRef
-	(*SubmitOperationRequest)(nil),         // 9: tenure.v1.SubmitOperationRequest
-	(*SubmitOperationResponse)(nil),        // 10: tenure.v1.SubmitOperationResponse
-	(*GetOperationRequest)(nil),            // 11: tenure.v1.GetOperationRequest
-	(*GetOperationResponse)(nil),           // 12: tenure.v1.GetOperationResponse
-	(*WaitOperationRequest)(nil),           // 13: tenure.v1.WaitOperationRequest
-	(*WaitOperationResponse)(nil),          // 14: tenure.v1.WaitOperationResponse
-	(*CancelOperationRequest)(nil),         // 15: tenure.v1.CancelOperationRequest
-	(*CancelOperationResponse)(nil),        // 16: tenure.v1.CancelOperationResponse
-	(*RespondOperationRequest)(nil),        // 17: tenure.v1.RespondOperationRequest
-	(*RespondOperationResponse)(nil),       // 18: tenure.v1.RespondOperationResponse
-	(*KindClaim)(nil),                      // 19: tenure.v1.KindClaim
-	(*ClaimOperationsRequest)(nil),         // 20: tenure.v1.ClaimOperationsRequest
-	(*ClaimOperationsResponse)(nil),        // 21: tenure.v1.ClaimOperationsResponse
-	(*Job)(nil),                            // 22: tenure.v1.Job
-	(*RenewAttemptsRequest)(nil),           // 23: tenure.v1.RenewAttemptsRequest
-	(*RenewAttemptsResponse)(nil),          // 24: tenure.v1.RenewAttemptsResponse
-	(*Completion)(nil),                     // 25: tenure.v1.Completion
-	(*CompleteAttemptsRequest)(nil),        // 26: tenure.v1.CompleteAttemptsRequest
-	(*CompleteAttemptsResponse)(nil),       // 27: tenure.v1.CompleteAttemptsResponse
-	(*CompletionResult)(nil),               // 28: tenure.v1.CompletionResult
-	(*ExpireAttemptsRequest)(nil),          // 29: tenure.v1.ExpireAttemptsRequest
-	(*ExpireAttemptsResponse)(nil),         // 30: tenure.v1.ExpireAttemptsResponse
-	(*DueOperationsRequest)(nil),           // 31: tenure.v1.DueOperationsRequest
-	(*DueOperationsResponse)(nil),          // 32: tenure.v1.DueOperationsResponse
-	(*InquiredOperationRequest)(nil),       // 33: tenure.v1.InquiredOperationRequest
-	(*InquiredOperationResponse)(nil),      // 34: tenure.v1.InquiredOperationResponse
-	(*UndoneOperationRequest)(nil),         // 35: tenure.v1.UndoneOperationRequest
-	(*UndoneOperationResponse)(nil),        // 36: tenure.v1.UndoneOperationResponse
-	(*ListOperationsRequest)(nil),          // 37: tenure.v1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),         // 38: tenure.v1.ListOperationsResponse
-	(*ResolveOperationRequest)(nil),        // 39: tenure.v1.ResolveOperationRequest
-	(*ResolveOperationResponse)(nil),       // 40: tenure.v1.ResolveOperationResponse
-	(*PruneOperationsRequest)(nil),         // 41: tenure.v1.PruneOperationsRequest
-	(*PruneOperationsResponse)(nil),        // 42: tenure.v1.PruneOperationsResponse
-	(*GetOperationStatsRequest)(nil),       // 43: tenure.v1.GetOperationStatsRequest
-	(*GetOperationStatsResponse)(nil),      // 44: tenure.v1.GetOperationStatsResponse
-	(*OperationStat)(nil),                  // 45: tenure.v1.OperationStat
-	(*GetOperationGuaranteesRequest)(nil),  // 46: tenure.v1.GetOperationGuaranteesRequest
-	(*GetOperationGuaranteesResponse)(nil), // 47: tenure.v1.GetOperationGuaranteesResponse
-	(OperationState)(0),                    // 48: tenure.v1.OperationState
-	(*timestamppb.Timestamp)(nil),          // 49: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 50: google.protobuf.Duration
-	(*Fault)(nil),                          // 51: tenure.v1.Fault
+	(Step)(0),                         // 0: tenure.v1.Step
+	(Known)(0),                        // 1: tenure.v1.Known
+	(Finding)(0),                      // 2: tenure.v1.Finding
+	(Kept)(0),                         // 3: tenure.v1.Kept
+	(*Operation)(nil),                 // 4: tenure.v1.Operation
+	(*Attempt)(nil),                   // 5: tenure.v1.Attempt
+	(*Conflict)(nil),                  // 6: tenure.v1.Conflict
+	(*Evidence)(nil),                  // 7: tenure.v1.Evidence
+	(*AttemptRef)(nil),                // 8: tenure.v1.AttemptRef
+	(*SubmitOperationRequest)(nil),    // 9: tenure.v1.SubmitOperationRequest
+	(*SubmitOperationResponse)(nil),   // 10: tenure.v1.SubmitOperationResponse
+	(*GetOperationRequest)(nil),       // 11: tenure.v1.GetOperationRequest
+	(*GetOperationResponse)(nil),      // 12: tenure.v1.GetOperationResponse
+	(*WaitOperationRequest)(nil),      // 13: tenure.v1.WaitOperationRequest
+	(*WaitOperationResponse)(nil),     // 14: tenure.v1.WaitOperationResponse
+	(*CancelOperationRequest)(nil),    // 15: tenure.v1.CancelOperationRequest
+	(*CancelOperationResponse)(nil),   // 16: tenure.v1.CancelOperationResponse
+	(*RespondOperationRequest)(nil),   // 17: tenure.v1.RespondOperationRequest
+	(*RespondOperationResponse)(nil),  // 18: tenure.v1.RespondOperationResponse
+	(*KindClaim)(nil),                 // 19: tenure.v1.KindClaim
+	(*ClaimOperationsRequest)(nil),    // 20: tenure.v1.ClaimOperationsRequest
+	(*ClaimOperationsResponse)(nil),   // 21: tenure.v1.ClaimOperationsResponse
+	(*Job)(nil),                       // 22: tenure.v1.Job
+	(*RenewAttemptsRequest)(nil),      // 23: tenure.v1.RenewAttemptsRequest
+	(*RenewAttemptsResponse)(nil),     // 24: tenure.v1.RenewAttemptsResponse
+	(*Completion)(nil),                // 25: tenure.v1.Completion
+	(*CompleteAttemptsRequest)(nil),   // 26: tenure.v1.CompleteAttemptsRequest
+	(*CompleteAttemptsResponse)(nil),  // 27: tenure.v1.CompleteAttemptsResponse
+	(*CompletionResult)(nil),          // 28: tenure.v1.CompletionResult
+	(*ExpireAttemptsRequest)(nil),     // 29: tenure.v1.ExpireAttemptsRequest
+	(*ExpireAttemptsResponse)(nil),    // 30: tenure.v1.ExpireAttemptsResponse
+	(*DueOperationsRequest)(nil),      // 31: tenure.v1.DueOperationsRequest
+	(*DueOperationsResponse)(nil),     // 32: tenure.v1.DueOperationsResponse
+	(*InquiredOperationRequest)(nil),  // 33: tenure.v1.InquiredOperationRequest
+	(*InquiredOperationResponse)(nil), // 34: tenure.v1.InquiredOperationResponse
+	(*UndoneOperationRequest)(nil),    // 35: tenure.v1.UndoneOperationRequest
+	(*UndoneOperationResponse)(nil),   // 36: tenure.v1.UndoneOperationResponse
+	(*ListOperationsRequest)(nil),     // 37: tenure.v1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),    // 38: tenure.v1.ListOperationsResponse
+	(*ResolveOperationRequest)(nil),   // 39: tenure.v1.ResolveOperationRequest
+	(*ResolveOperationResponse)(nil),  // 40: tenure.v1.ResolveOperationResponse
+	(*PruneOperationsRequest)(nil),    // 41: tenure.v1.PruneOperationsRequest
+	(*PruneOperationsResponse)(nil),   // 42: tenure.v1.PruneOperationsResponse
+	(*GetOperationStatsRequest)(nil),  // 43: tenure.v1.GetOperationStatsRequest
+	(*GetOperationStatsResponse)(nil), // 44: tenure.v1.GetOperationStatsResponse
+	(*OperationStat)(nil),             // 45: tenure.v1.OperationStat
+	(OperationState)(0),               // 46: tenure.v1.OperationState
+	(*timestamppb.Timestamp)(nil),     // 47: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 48: google.protobuf.Duration
+	(*Fault)(nil),                     // 49: tenure.v1.Fault
 }
 var file_tenure_v1_operation_proto_depIdxs = []int32{
-	48, // 0: tenure.v1.Operation.state:type_name -> tenure.v1.OperationState
+	46, // 0: tenure.v1.Operation.state:type_name -> tenure.v1.OperationState
 	5,  // 1: tenure.v1.Operation.attempts:type_name -> tenure.v1.Attempt
 	6,  // 2: tenure.v1.Operation.conflicts:type_name -> tenure.v1.Conflict
-	49, // 3: tenure.v1.Operation.not_after:type_name -> google.protobuf.Timestamp
+	47, // 3: tenure.v1.Operation.not_after:type_name -> google.protobuf.Timestamp
 	0,  // 4: tenure.v1.Operation.step:type_name -> tenure.v1.Step
-	50, // 5: tenure.v1.Operation.step_in:type_name -> google.protobuf.Duration
-	50, // 6: tenure.v1.Operation.age:type_name -> google.protobuf.Duration
-	50, // 7: tenure.v1.Operation.decided:type_name -> google.protobuf.Duration
+	48, // 5: tenure.v1.Operation.step_in:type_name -> google.protobuf.Duration
+	48, // 6: tenure.v1.Operation.age:type_name -> google.protobuf.Duration
+	48, // 7: tenure.v1.Operation.decided:type_name -> google.protobuf.Duration
 	3,  // 8: tenure.v1.Operation.kept:type_name -> tenure.v1.Kept
 	1,  // 9: tenure.v1.Attempt.known:type_name -> tenure.v1.Known
-	50, // 10: tenure.v1.Attempt.began:type_name -> google.protobuf.Duration
-	50, // 11: tenure.v1.Attempt.ended:type_name -> google.protobuf.Duration
+	48, // 10: tenure.v1.Attempt.began:type_name -> google.protobuf.Duration
+	48, // 11: tenure.v1.Attempt.ended:type_name -> google.protobuf.Duration
 	1,  // 12: tenure.v1.Evidence.known:type_name -> tenure.v1.Known
-	50, // 13: tenure.v1.SubmitOperationRequest.run_in:type_name -> google.protobuf.Duration
+	48, // 13: tenure.v1.SubmitOperationRequest.run_in:type_name -> google.protobuf.Duration
 	4,  // 14: tenure.v1.SubmitOperationResponse.operation:type_name -> tenure.v1.Operation
 	4,  // 15: tenure.v1.GetOperationResponse.operation:type_name -> tenure.v1.Operation
-	50, // 16: tenure.v1.WaitOperationRequest.at_most:type_name -> google.protobuf.Duration
+	48, // 16: tenure.v1.WaitOperationRequest.at_most:type_name -> google.protobuf.Duration
 	4,  // 17: tenure.v1.WaitOperationResponse.operation:type_name -> tenure.v1.Operation
 	4,  // 18: tenure.v1.CancelOperationResponse.operation:type_name -> tenure.v1.Operation
 	7,  // 19: tenure.v1.RespondOperationRequest.evidence:type_name -> tenure.v1.Evidence
 	4,  // 20: tenure.v1.RespondOperationResponse.operation:type_name -> tenure.v1.Operation
-	51, // 21: tenure.v1.RespondOperationResponse.fault:type_name -> tenure.v1.Fault
-	50, // 22: tenure.v1.KindClaim.timeout:type_name -> google.protobuf.Duration
-	50, // 23: tenure.v1.KindClaim.window:type_name -> google.protobuf.Duration
-	50, // 24: tenure.v1.KindClaim.not_after:type_name -> google.protobuf.Duration
-	50, // 25: tenure.v1.ClaimOperationsRequest.ttl:type_name -> google.protobuf.Duration
+	49, // 21: tenure.v1.RespondOperationResponse.fault:type_name -> tenure.v1.Fault
+	48, // 22: tenure.v1.KindClaim.timeout:type_name -> google.protobuf.Duration
+	48, // 23: tenure.v1.KindClaim.window:type_name -> google.protobuf.Duration
+	48, // 24: tenure.v1.KindClaim.not_after:type_name -> google.protobuf.Duration
+	48, // 25: tenure.v1.ClaimOperationsRequest.ttl:type_name -> google.protobuf.Duration
 	19, // 26: tenure.v1.ClaimOperationsRequest.kinds:type_name -> tenure.v1.KindClaim
 	22, // 27: tenure.v1.ClaimOperationsResponse.jobs:type_name -> tenure.v1.Job
 	8,  // 28: tenure.v1.Job.ref:type_name -> tenure.v1.AttemptRef
-	50, // 29: tenure.v1.Job.remaining:type_name -> google.protobuf.Duration
-	50, // 30: tenure.v1.Job.time_left:type_name -> google.protobuf.Duration
-	49, // 31: tenure.v1.Job.not_after:type_name -> google.protobuf.Timestamp
+	48, // 29: tenure.v1.Job.remaining:type_name -> google.protobuf.Duration
+	48, // 30: tenure.v1.Job.time_left:type_name -> google.protobuf.Duration
+	47, // 31: tenure.v1.Job.not_after:type_name -> google.protobuf.Timestamp
 	8,  // 32: tenure.v1.RenewAttemptsRequest.refs:type_name -> tenure.v1.AttemptRef
-	50, // 33: tenure.v1.RenewAttemptsRequest.ttl:type_name -> google.protobuf.Duration
+	48, // 33: tenure.v1.RenewAttemptsRequest.ttl:type_name -> google.protobuf.Duration
 	8,  // 34: tenure.v1.RenewAttemptsResponse.lost:type_name -> tenure.v1.AttemptRef
 	8,  // 35: tenure.v1.Completion.ref:type_name -> tenure.v1.AttemptRef
 	7,  // 36: tenure.v1.Completion.evidence:type_name -> tenure.v1.Evidence
-	50, // 37: tenure.v1.Completion.retry_in:type_name -> google.protobuf.Duration
+	48, // 37: tenure.v1.Completion.retry_in:type_name -> google.protobuf.Duration
 	25, // 38: tenure.v1.CompleteAttemptsRequest.completions:type_name -> tenure.v1.Completion
 	28, // 39: tenure.v1.CompleteAttemptsResponse.results:type_name -> tenure.v1.CompletionResult
-	51, // 40: tenure.v1.CompletionResult.fault:type_name -> tenure.v1.Fault
-	50, // 41: tenure.v1.DueOperationsRequest.hold:type_name -> google.protobuf.Duration
+	49, // 40: tenure.v1.CompletionResult.fault:type_name -> tenure.v1.Fault
+	48, // 41: tenure.v1.DueOperationsRequest.hold:type_name -> google.protobuf.Duration
 	4,  // 42: tenure.v1.DueOperationsResponse.operations:type_name -> tenure.v1.Operation
 	2,  // 43: tenure.v1.InquiredOperationRequest.finding:type_name -> tenure.v1.Finding
-	50, // 44: tenure.v1.InquiredOperationRequest.ask_in:type_name -> google.protobuf.Duration
+	48, // 44: tenure.v1.InquiredOperationRequest.ask_in:type_name -> google.protobuf.Duration
 	4,  // 45: tenure.v1.InquiredOperationResponse.operation:type_name -> tenure.v1.Operation
-	51, // 46: tenure.v1.InquiredOperationResponse.fault:type_name -> tenure.v1.Fault
+	49, // 46: tenure.v1.InquiredOperationResponse.fault:type_name -> tenure.v1.Fault
 	4,  // 47: tenure.v1.UndoneOperationResponse.operation:type_name -> tenure.v1.Operation
-	48, // 48: tenure.v1.ListOperationsRequest.states:type_name -> tenure.v1.OperationState
+	46, // 48: tenure.v1.ListOperationsRequest.states:type_name -> tenure.v1.OperationState
 	4,  // 49: tenure.v1.ListOperationsResponse.operations:type_name -> tenure.v1.Operation
-	48, // 50: tenure.v1.ResolveOperationRequest.state:type_name -> tenure.v1.OperationState
+	46, // 50: tenure.v1.ResolveOperationRequest.state:type_name -> tenure.v1.OperationState
 	4,  // 51: tenure.v1.ResolveOperationResponse.operation:type_name -> tenure.v1.Operation
-	50, // 52: tenure.v1.PruneOperationsRequest.bodies:type_name -> google.protobuf.Duration
-	50, // 53: tenure.v1.PruneOperationsRequest.records:type_name -> google.protobuf.Duration
-	50, // 54: tenure.v1.PruneOperationsRequest.forget:type_name -> google.protobuf.Duration
+	48, // 52: tenure.v1.PruneOperationsRequest.bodies:type_name -> google.protobuf.Duration
+	48, // 53: tenure.v1.PruneOperationsRequest.records:type_name -> google.protobuf.Duration
+	48, // 54: tenure.v1.PruneOperationsRequest.forget:type_name -> google.protobuf.Duration
 	45, // 55: tenure.v1.GetOperationStatsResponse.stats:type_name -> tenure.v1.OperationStat
-	48, // 56: tenure.v1.OperationStat.state:type_name -> tenure.v1.OperationState
-	50, // 57: tenure.v1.OperationStat.oldest:type_name -> google.protobuf.Duration
-	50, // 58: tenure.v1.GetOperationGuaranteesResponse.deduplicates:type_name -> google.protobuf.Duration
-	9,  // 59: tenure.v1.OperationService.SubmitOperation:input_type -> tenure.v1.SubmitOperationRequest
-	11, // 60: tenure.v1.OperationService.GetOperation:input_type -> tenure.v1.GetOperationRequest
-	13, // 61: tenure.v1.OperationService.WaitOperation:input_type -> tenure.v1.WaitOperationRequest
-	15, // 62: tenure.v1.OperationService.CancelOperation:input_type -> tenure.v1.CancelOperationRequest
-	17, // 63: tenure.v1.OperationService.RespondOperation:input_type -> tenure.v1.RespondOperationRequest
-	20, // 64: tenure.v1.OperationService.ClaimOperations:input_type -> tenure.v1.ClaimOperationsRequest
-	23, // 65: tenure.v1.OperationService.RenewAttempts:input_type -> tenure.v1.RenewAttemptsRequest
-	26, // 66: tenure.v1.OperationService.CompleteAttempts:input_type -> tenure.v1.CompleteAttemptsRequest
-	29, // 67: tenure.v1.OperationService.ExpireAttempts:input_type -> tenure.v1.ExpireAttemptsRequest
-	31, // 68: tenure.v1.OperationService.DueOperations:input_type -> tenure.v1.DueOperationsRequest
-	33, // 69: tenure.v1.OperationService.InquiredOperation:input_type -> tenure.v1.InquiredOperationRequest
-	35, // 70: tenure.v1.OperationService.UndoneOperation:input_type -> tenure.v1.UndoneOperationRequest
-	37, // 71: tenure.v1.OperationService.ListOperations:input_type -> tenure.v1.ListOperationsRequest
-	39, // 72: tenure.v1.OperationService.ResolveOperation:input_type -> tenure.v1.ResolveOperationRequest
-	41, // 73: tenure.v1.OperationService.PruneOperations:input_type -> tenure.v1.PruneOperationsRequest
-	43, // 74: tenure.v1.OperationService.GetOperationStats:input_type -> tenure.v1.GetOperationStatsRequest
-	46, // 75: tenure.v1.OperationService.GetOperationGuarantees:input_type -> tenure.v1.GetOperationGuaranteesRequest
-	10, // 76: tenure.v1.OperationService.SubmitOperation:output_type -> tenure.v1.SubmitOperationResponse
-	12, // 77: tenure.v1.OperationService.GetOperation:output_type -> tenure.v1.GetOperationResponse
-	14, // 78: tenure.v1.OperationService.WaitOperation:output_type -> tenure.v1.WaitOperationResponse
-	16, // 79: tenure.v1.OperationService.CancelOperation:output_type -> tenure.v1.CancelOperationResponse
-	18, // 80: tenure.v1.OperationService.RespondOperation:output_type -> tenure.v1.RespondOperationResponse
-	21, // 81: tenure.v1.OperationService.ClaimOperations:output_type -> tenure.v1.ClaimOperationsResponse
-	24, // 82: tenure.v1.OperationService.RenewAttempts:output_type -> tenure.v1.RenewAttemptsResponse
-	27, // 83: tenure.v1.OperationService.CompleteAttempts:output_type -> tenure.v1.CompleteAttemptsResponse
-	30, // 84: tenure.v1.OperationService.ExpireAttempts:output_type -> tenure.v1.ExpireAttemptsResponse
-	32, // 85: tenure.v1.OperationService.DueOperations:output_type -> tenure.v1.DueOperationsResponse
-	34, // 86: tenure.v1.OperationService.InquiredOperation:output_type -> tenure.v1.InquiredOperationResponse
-	36, // 87: tenure.v1.OperationService.UndoneOperation:output_type -> tenure.v1.UndoneOperationResponse
-	38, // 88: tenure.v1.OperationService.ListOperations:output_type -> tenure.v1.ListOperationsResponse
-	40, // 89: tenure.v1.OperationService.ResolveOperation:output_type -> tenure.v1.ResolveOperationResponse
-	42, // 90: tenure.v1.OperationService.PruneOperations:output_type -> tenure.v1.PruneOperationsResponse
-	44, // 91: tenure.v1.OperationService.GetOperationStats:output_type -> tenure.v1.GetOperationStatsResponse
-	47, // 92: tenure.v1.OperationService.GetOperationGuarantees:output_type -> tenure.v1.GetOperationGuaranteesResponse
-	76, // [76:93] is the sub-list for method output_type
-	59, // [59:76] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	46, // 56: tenure.v1.OperationStat.state:type_name -> tenure.v1.OperationState
+	48, // 57: tenure.v1.OperationStat.oldest:type_name -> google.protobuf.Duration
+	9,  // 58: tenure.v1.OperationService.SubmitOperation:input_type -> tenure.v1.SubmitOperationRequest
+	11, // 59: tenure.v1.OperationService.GetOperation:input_type -> tenure.v1.GetOperationRequest
+	13, // 60: tenure.v1.OperationService.WaitOperation:input_type -> tenure.v1.WaitOperationRequest
+	15, // 61: tenure.v1.OperationService.CancelOperation:input_type -> tenure.v1.CancelOperationRequest
+	17, // 62: tenure.v1.OperationService.RespondOperation:input_type -> tenure.v1.RespondOperationRequest
+	20, // 63: tenure.v1.OperationService.ClaimOperations:input_type -> tenure.v1.ClaimOperationsRequest
+	23, // 64: tenure.v1.OperationService.RenewAttempts:input_type -> tenure.v1.RenewAttemptsRequest
+	26, // 65: tenure.v1.OperationService.CompleteAttempts:input_type -> tenure.v1.CompleteAttemptsRequest
+	29, // 66: tenure.v1.OperationService.ExpireAttempts:input_type -> tenure.v1.ExpireAttemptsRequest
+	31, // 67: tenure.v1.OperationService.DueOperations:input_type -> tenure.v1.DueOperationsRequest
+	33, // 68: tenure.v1.OperationService.InquiredOperation:input_type -> tenure.v1.InquiredOperationRequest
+	35, // 69: tenure.v1.OperationService.UndoneOperation:input_type -> tenure.v1.UndoneOperationRequest
+	37, // 70: tenure.v1.OperationService.ListOperations:input_type -> tenure.v1.ListOperationsRequest
+	39, // 71: tenure.v1.OperationService.ResolveOperation:input_type -> tenure.v1.ResolveOperationRequest
+	41, // 72: tenure.v1.OperationService.PruneOperations:input_type -> tenure.v1.PruneOperationsRequest
+	43, // 73: tenure.v1.OperationService.GetOperationStats:input_type -> tenure.v1.GetOperationStatsRequest
+	10, // 74: tenure.v1.OperationService.SubmitOperation:output_type -> tenure.v1.SubmitOperationResponse
+	12, // 75: tenure.v1.OperationService.GetOperation:output_type -> tenure.v1.GetOperationResponse
+	14, // 76: tenure.v1.OperationService.WaitOperation:output_type -> tenure.v1.WaitOperationResponse
+	16, // 77: tenure.v1.OperationService.CancelOperation:output_type -> tenure.v1.CancelOperationResponse
+	18, // 78: tenure.v1.OperationService.RespondOperation:output_type -> tenure.v1.RespondOperationResponse
+	21, // 79: tenure.v1.OperationService.ClaimOperations:output_type -> tenure.v1.ClaimOperationsResponse
+	24, // 80: tenure.v1.OperationService.RenewAttempts:output_type -> tenure.v1.RenewAttemptsResponse
+	27, // 81: tenure.v1.OperationService.CompleteAttempts:output_type -> tenure.v1.CompleteAttemptsResponse
+	30, // 82: tenure.v1.OperationService.ExpireAttempts:output_type -> tenure.v1.ExpireAttemptsResponse
+	32, // 83: tenure.v1.OperationService.DueOperations:output_type -> tenure.v1.DueOperationsResponse
+	34, // 84: tenure.v1.OperationService.InquiredOperation:output_type -> tenure.v1.InquiredOperationResponse
+	36, // 85: tenure.v1.OperationService.UndoneOperation:output_type -> tenure.v1.UndoneOperationResponse
+	38, // 86: tenure.v1.OperationService.ListOperations:output_type -> tenure.v1.ListOperationsResponse
+	40, // 87: tenure.v1.OperationService.ResolveOperation:output_type -> tenure.v1.ResolveOperationResponse
+	42, // 88: tenure.v1.OperationService.PruneOperations:output_type -> tenure.v1.PruneOperationsResponse
+	44, // 89: tenure.v1.OperationService.GetOperationStats:output_type -> tenure.v1.GetOperationStatsResponse
+	74, // [74:90] is the sub-list for method output_type
+	58, // [58:74] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_tenure_v1_operation_proto_init() }
@@ -3676,7 +3544,7 @@ func file_tenure_v1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tenure_v1_operation_proto_rawDesc), len(file_tenure_v1_operation_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   44,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -81,9 +81,6 @@ const (
 	// OperationServiceGetOperationStatsProcedure is the fully-qualified name of the OperationService's
 	// GetOperationStats RPC.
 	OperationServiceGetOperationStatsProcedure = "/tenure.v1.OperationService/GetOperationStats"
-	// OperationServiceGetOperationGuaranteesProcedure is the fully-qualified name of the
-	// OperationService's GetOperationGuarantees RPC.
-	OperationServiceGetOperationGuaranteesProcedure = "/tenure.v1.OperationService/GetOperationGuarantees"
 )
 
 // OperationServiceClient is a client for the tenure.v1.OperationService service.
@@ -120,8 +117,6 @@ type OperationServiceClient interface {
 	PruneOperations(context.Context, *v1.PruneOperationsRequest) (*v1.PruneOperationsResponse, error)
 	// GetOperationStats counts what is undecided, and what needs an operator.
 	GetOperationStats(context.Context, *v1.GetOperationStatsRequest) (*v1.GetOperationStatsResponse, error)
-	// GetOperationGuarantees states what the store keeps.
-	GetOperationGuarantees(context.Context, *v1.GetOperationGuaranteesRequest) (*v1.GetOperationGuaranteesResponse, error)
 }
 
 // NewOperationServiceClient constructs a client for the tenure.v1.OperationService service. By
@@ -231,34 +226,27 @@ func NewOperationServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(operationServiceMethods.ByName("GetOperationStats")),
 			connect.WithClientOptions(opts...),
 		),
-		getOperationGuarantees: connect.NewClient[v1.GetOperationGuaranteesRequest, v1.GetOperationGuaranteesResponse](
-			httpClient,
-			baseURL+OperationServiceGetOperationGuaranteesProcedure,
-			connect.WithSchema(operationServiceMethods.ByName("GetOperationGuarantees")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
 // operationServiceClient implements OperationServiceClient.
 type operationServiceClient struct {
-	submitOperation        *connect.Client[v1.SubmitOperationRequest, v1.SubmitOperationResponse]
-	getOperation           *connect.Client[v1.GetOperationRequest, v1.GetOperationResponse]
-	waitOperation          *connect.Client[v1.WaitOperationRequest, v1.WaitOperationResponse]
-	cancelOperation        *connect.Client[v1.CancelOperationRequest, v1.CancelOperationResponse]
-	respondOperation       *connect.Client[v1.RespondOperationRequest, v1.RespondOperationResponse]
-	claimOperations        *connect.Client[v1.ClaimOperationsRequest, v1.ClaimOperationsResponse]
-	renewAttempts          *connect.Client[v1.RenewAttemptsRequest, v1.RenewAttemptsResponse]
-	completeAttempts       *connect.Client[v1.CompleteAttemptsRequest, v1.CompleteAttemptsResponse]
-	expireAttempts         *connect.Client[v1.ExpireAttemptsRequest, v1.ExpireAttemptsResponse]
-	dueOperations          *connect.Client[v1.DueOperationsRequest, v1.DueOperationsResponse]
-	inquiredOperation      *connect.Client[v1.InquiredOperationRequest, v1.InquiredOperationResponse]
-	undoneOperation        *connect.Client[v1.UndoneOperationRequest, v1.UndoneOperationResponse]
-	listOperations         *connect.Client[v1.ListOperationsRequest, v1.ListOperationsResponse]
-	resolveOperation       *connect.Client[v1.ResolveOperationRequest, v1.ResolveOperationResponse]
-	pruneOperations        *connect.Client[v1.PruneOperationsRequest, v1.PruneOperationsResponse]
-	getOperationStats      *connect.Client[v1.GetOperationStatsRequest, v1.GetOperationStatsResponse]
-	getOperationGuarantees *connect.Client[v1.GetOperationGuaranteesRequest, v1.GetOperationGuaranteesResponse]
+	submitOperation   *connect.Client[v1.SubmitOperationRequest, v1.SubmitOperationResponse]
+	getOperation      *connect.Client[v1.GetOperationRequest, v1.GetOperationResponse]
+	waitOperation     *connect.Client[v1.WaitOperationRequest, v1.WaitOperationResponse]
+	cancelOperation   *connect.Client[v1.CancelOperationRequest, v1.CancelOperationResponse]
+	respondOperation  *connect.Client[v1.RespondOperationRequest, v1.RespondOperationResponse]
+	claimOperations   *connect.Client[v1.ClaimOperationsRequest, v1.ClaimOperationsResponse]
+	renewAttempts     *connect.Client[v1.RenewAttemptsRequest, v1.RenewAttemptsResponse]
+	completeAttempts  *connect.Client[v1.CompleteAttemptsRequest, v1.CompleteAttemptsResponse]
+	expireAttempts    *connect.Client[v1.ExpireAttemptsRequest, v1.ExpireAttemptsResponse]
+	dueOperations     *connect.Client[v1.DueOperationsRequest, v1.DueOperationsResponse]
+	inquiredOperation *connect.Client[v1.InquiredOperationRequest, v1.InquiredOperationResponse]
+	undoneOperation   *connect.Client[v1.UndoneOperationRequest, v1.UndoneOperationResponse]
+	listOperations    *connect.Client[v1.ListOperationsRequest, v1.ListOperationsResponse]
+	resolveOperation  *connect.Client[v1.ResolveOperationRequest, v1.ResolveOperationResponse]
+	pruneOperations   *connect.Client[v1.PruneOperationsRequest, v1.PruneOperationsResponse]
+	getOperationStats *connect.Client[v1.GetOperationStatsRequest, v1.GetOperationStatsResponse]
 }
 
 // SubmitOperation calls tenure.v1.OperationService.SubmitOperation.
@@ -405,15 +393,6 @@ func (c *operationServiceClient) GetOperationStats(ctx context.Context, req *v1.
 	return nil, err
 }
 
-// GetOperationGuarantees calls tenure.v1.OperationService.GetOperationGuarantees.
-func (c *operationServiceClient) GetOperationGuarantees(ctx context.Context, req *v1.GetOperationGuaranteesRequest) (*v1.GetOperationGuaranteesResponse, error) {
-	response, err := c.getOperationGuarantees.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // OperationServiceHandler is an implementation of the tenure.v1.OperationService service.
 type OperationServiceHandler interface {
 	// SubmitOperation records an operation, or returns it as it stands if it is known.
@@ -448,8 +427,6 @@ type OperationServiceHandler interface {
 	PruneOperations(context.Context, *v1.PruneOperationsRequest) (*v1.PruneOperationsResponse, error)
 	// GetOperationStats counts what is undecided, and what needs an operator.
 	GetOperationStats(context.Context, *v1.GetOperationStatsRequest) (*v1.GetOperationStatsResponse, error)
-	// GetOperationGuarantees states what the store keeps.
-	GetOperationGuarantees(context.Context, *v1.GetOperationGuaranteesRequest) (*v1.GetOperationGuaranteesResponse, error)
 }
 
 // NewOperationServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -555,12 +532,6 @@ func NewOperationServiceHandler(svc OperationServiceHandler, opts ...connect.Han
 		connect.WithSchema(operationServiceMethods.ByName("GetOperationStats")),
 		connect.WithHandlerOptions(opts...),
 	)
-	operationServiceGetOperationGuaranteesHandler := connect.NewUnaryHandlerSimple(
-		OperationServiceGetOperationGuaranteesProcedure,
-		svc.GetOperationGuarantees,
-		connect.WithSchema(operationServiceMethods.ByName("GetOperationGuarantees")),
-		connect.WithHandlerOptions(opts...),
-	)
 	return "/tenure.v1.OperationService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case OperationServiceSubmitOperationProcedure:
@@ -595,8 +566,6 @@ func NewOperationServiceHandler(svc OperationServiceHandler, opts ...connect.Han
 			operationServicePruneOperationsHandler.ServeHTTP(w, r)
 		case OperationServiceGetOperationStatsProcedure:
 			operationServiceGetOperationStatsHandler.ServeHTTP(w, r)
-		case OperationServiceGetOperationGuaranteesProcedure:
-			operationServiceGetOperationGuaranteesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -668,8 +637,4 @@ func (UnimplementedOperationServiceHandler) PruneOperations(context.Context, *v1
 
 func (UnimplementedOperationServiceHandler) GetOperationStats(context.Context, *v1.GetOperationStatsRequest) (*v1.GetOperationStatsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tenure.v1.OperationService.GetOperationStats is not implemented"))
-}
-
-func (UnimplementedOperationServiceHandler) GetOperationGuarantees(context.Context, *v1.GetOperationGuaranteesRequest) (*v1.GetOperationGuaranteesResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tenure.v1.OperationService.GetOperationGuarantees is not implemented"))
 }
