@@ -24,10 +24,15 @@ type holdCall struct {
 }
 
 // bounded makes a call that waits for a second, or for three quarters of what ctx has left, and no longer: somebody's transaction that sells an item may stay open for ever. The first look takes any connection, for a
-// moment. Who has met a locked item then waits for its turn at that: one call of each item, and half of the pool's connections in all, so that whoever wants another item finds a connection.
-func (h *Holds) bounded(ctx context.Context, c *holdCall) error {
+// moment. Who has met a locked item then waits for its turn at that: one call of each item, and half of the pool's connections in all, so that whoever wants another item finds a connection. Who names an item for
+// which somebody waits already does not look before.
+func (h *Holds) bounded(ctx context.Context, c *holdCall) (err error) {
 	until := time.Now().Add(waitFor(ctx, h.patience))
-	err := h.wait(ctx, c, min(h.glance, time.Until(until)))
+	if item, waited := h.turns.waited(c.items); waited {
+		err = h.inTurn(ctx, c, item, until)
+	} else {
+		err = h.wait(ctx, c, min(h.glance, time.Until(until)))
+	}
 	for range maxAttempts {
 		if state(err) != stateLockTimeout || ctx.Err() != nil {
 			return err
@@ -81,4 +86,16 @@ func inSale(op, item string) error {
 		what = fmt.Errorf("%w of item %q", errInSale, item)
 	}
 	return &lease.UnavailableError{Op: op, Err: fmt.Errorf("%w, and has not ended; nothing was changed; ask again", what)}
+}
+
+// waited is the first of the keys at which somebody waits.
+func (t *opTurns) waited(keys []string) (key string, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		if t.keys[key] != nil {
+			return key, true
+		}
+	}
+	return "", false
 }

@@ -58,7 +58,7 @@ func newOpenSale(ctx context.Context, r *rig) *openSale {
 
 // call is what the i-th caller asks for, of an item that is being sold.
 func (s *openSale) call(ctx context.Context, i int) (err error) {
-	holds, h, item := s.store.Holds(), s.held[i], fmt.Sprint("item", i%saleItems)
+	holds, h, item := s.store.Holds(), s.held[i%saleCallers], fmt.Sprint("item", i%saleItems)
 	switch req := s.want("new", time.Hour, item); i % 6 {
 	case 0:
 		_, err = holds.Place(ctx, req)
@@ -162,11 +162,22 @@ func strangersGoOn(ctx context.Context, r *rig, turns *opTurns) error {
 	most := min(cap(holds.turns.half), saleItems)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for len(holds.turns.half) < most {
-		<-tick.C
+	for len(holds.turns.half) < most || turns == nil && holds.turns.asking() < saleCallers {
+		if <-tick.C; answered.Load() > 0 {
+			return errors.New("somebody was answered before all were waiting")
+		}
 	}
 	if !r.blocked(ctx, most, make(chan error, 1)) {
 		return errors.New("nobody waits")
+	}
+	before := s.store.pool.Stat().AcquireCount()
+	for i := range saleCallers { // who comes later, and names an item for which others wait
+		all.Go(func() { _ = s.call(waiting, i*6+1); answered.Add(1) })
+	}
+	for turns == nil && holds.turns.asking() < 2*saleCallers {
+		if <-tick.C; answered.Load() > 0 {
+			return errors.New("somebody was answered before all were waiting")
+		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -186,12 +197,25 @@ func strangersGoOn(ctx context.Context, r *rig, turns *opTurns) error {
 		}
 		took = append(took, time.Since(began))
 	}
+	if n := s.store.pool.Stat().AcquireCount() - before - 3*int64(len(took)); n > saleCallers/2 && turns == nil {
+		return broken("%d connections were taken by %d callers who name an item for which others wait", n, saleCallers)
+	}
 	if n := answered.Load(); n != 0 {
 		return fmt.Errorf("%d callers were answered meanwhile", n)
 	}
 	slices.Sort(took)
 	r.t.Logf("a stranger's place, extension and release took %v at most, beside %d callers that wait", took[len(took)-1], saleCallers)
 	return nil
+}
+
+// asking is how many have a turn, or wait for one.
+func (t *opTurns) asking() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, turn := range t.keys {
+		n += turn.asking
+	}
+	return n
 }
 
 // TestASaleHoldsUpNoStranger: and with a connection for everybody who waits, it does.
