@@ -73,7 +73,11 @@ func (w operationWorld) Store() operation.Backend { return w.client.Operations()
 // serve is a server of o on a real socket, with HTTP/2 without TLS as tenure serve has it.
 func serve(t testing.TB, o server.Options) *httptest.Server {
 	t.Helper()
-	s := httptest.NewUnstartedServer(server.Handler(o))
+	handler, err := server.Handler(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(handler)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)

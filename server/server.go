@@ -2,10 +2,16 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
 
+	"github.com/tenure-go/tenure/budget/budgetconnect"
+	"github.com/tenure-go/tenure/budget/budgethttp"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/hold"
 	"github.com/tenure-go/tenure/internal/gen/tenure/v1/tenurev1connect"
@@ -26,6 +32,7 @@ type Options struct {
 	Marks      Marks
 	Holds      hold.Store
 	Operations operation.Store
+	Limits     Limits
 }
 
 // Marks keeps high-water marks on behalf of resources that cannot.
@@ -38,21 +45,69 @@ type Marks interface {
 	VerifyClaim(ctx context.Context, claim fence.Claim) error
 }
 
-// Handler serves what o names. It is safe for concurrent use.
-func Handler(o Options) http.Handler {
-	limits := connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithSendMaxBytes(MaxReply))
+// Limits bound what callers can make a server do at a time. The zero value is the default of each.
+type Limits struct {
+	// Most is the longest that a call may take, whatever its caller waits for; 1 minute.
+	Most time.Duration
+	// AtOnce is how many calls may run at a time, at most; 256. How many do is learnt from how long they take. Calls that wait come after those that renew, and after those that ask what became of something.
+	AtOnce int
+	// Waits is how many calls may wait for an operation's end, or keep a session on a stream, at a time; 1,024.
+	Waits int
+}
+
+func (l Limits) withDefaults() (Limits, error) {
+	if l.Most == 0 {
+		l.Most = time.Minute
+	}
+	if l.AtOnce == 0 {
+		l.AtOnce = 256
+	}
+	if l.Waits == 0 {
+		l.Waits = 1024
+	}
+	if l.Most < time.Second || l.Most > time.Hour {
+		return l, &InvalidError{"most", fmt.Sprintf("%v; want a second to an hour", l.Most)}
+	}
+	if l.AtOnce < 4 || l.AtOnce > 10_000 || l.Waits < 1 || l.Waits > 100_000 {
+		return l, &InvalidError{"at once", fmt.Sprintf("%d calls and %d waits; want 4 to 10000, and 1 to 100000", l.AtOnce, l.Waits)}
+	}
+	return l, nil
+}
+
+// Handler serves what o names: Connect, gRPC, gRPC-Web and JSON, with gRPC's health checks and reflection. It returns an [*InvalidError] for limits that make no sense. It is safe for concurrent use.
+func Handler(o Options) (http.Handler, error) {
+	limits, err := o.Limits.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	budgets, err := budgetconnect.NewServer(budgethttp.Limits{Most: limits.Most})
+	if err != nil {
+		return nil, err
+	}
+	admit, err := newDoor(limits)
+	if err != nil {
+		return nil, err
+	}
+	shared := connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithSendMaxBytes(MaxReply), connect.WithInterceptors(budgets, admit))
 	mux := http.NewServeMux()
-	mux.Handle(tenurev1connect.NewLeaseServiceHandler(&leases{&o}, limits))
+	served := []string{tenurev1connect.LeaseServiceName}
+	mux.Handle(tenurev1connect.NewLeaseServiceHandler(&leases{&o}, shared))
 	if o.Marks != nil {
-		mux.Handle(tenurev1connect.NewMarkServiceHandler(&marks{store: o.Marks}, limits))
+		served = append(served, tenurev1connect.MarkServiceName)
+		mux.Handle(tenurev1connect.NewMarkServiceHandler(&marks{store: o.Marks}, shared))
 	}
 	if o.Holds != nil {
-		mux.Handle(tenurev1connect.NewHoldServiceHandler(&holds{store: o.Holds}, limits))
+		served = append(served, tenurev1connect.HoldServiceName)
+		mux.Handle(tenurev1connect.NewHoldServiceHandler(&holds{store: o.Holds}, shared))
 	}
 	if o.Operations != nil {
-		mux.Handle(tenurev1connect.NewOperationServiceHandler(&operations{store: o.Operations}, limits))
+		served = append(served, tenurev1connect.OperationServiceName)
+		mux.Handle(tenurev1connect.NewOperationServiceHandler(&operations{store: o.Operations}, shared))
 	}
-	return mux
+	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(served...)))
+	mux.Handle(grpcreflect.NewHandlerV1(grpcreflect.NewStaticReflector(served...)))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(grpcreflect.NewStaticReflector(served...))) // what grpcurl asks for
+	return mux, nil
 }
 
 // one is the reply of a call of one value; it says why it was not done by the contract's error.

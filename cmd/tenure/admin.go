@@ -130,7 +130,7 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([
 	if err != nil || len(args) > 0 {
 		return nil, none
 	}
-	if _, err := os.Stat(l.path); err != nil && !l.postgres {
+	if _, err := os.Stat(l.path); err != nil && l.path != "" {
 		return nil, none
 	}
 	s, err := a.opener(cmd.Context(), l, openOptions{wait: closeWait})

@@ -30,7 +30,7 @@ func (a *app) authorityCommand() *cobra.Command {
 type authorityJSON struct {
 	Store     string       `json:"store"`
 	Authority fence.ID     `json:"authority"`
-	Schema    int          `json:"schema"`
+	Schema    int          `json:"schema,omitempty"`    // 0 where a server does not say
 	Installed string       `json:"installed,omitempty"` // by the server's clock
 	Issued    *fence.Token `json:"issued,omitempty"`
 }
@@ -56,6 +56,9 @@ JSON: {"store", "authority", "schema", "installed": RFC 3339, "issued": token; t
 				return a.printJSON(out)
 			}
 			text := fmt.Sprintf("%s: authority %s, schema %d\n", out.Store, out.Authority, out.Schema)
+			if out.Schema == 0 {
+				text = fmt.Sprintf("%s: authority %s\n", out.Store, out.Authority)
+			}
 			if out.Issued != nil {
 				text += fmt.Sprintf("  installed      %s\n  highest token  %s\n", out.Installed, out.Issued)
 			}
@@ -77,7 +80,11 @@ func (a *app) readAuthority(ctx context.Context) (authorityJSON, error) {
 			return authorityJSON{}, err
 		}
 		defer a.close(ctx, s)
-		return authorityJSON{Store: l.shown, Authority: authorityOf(s), Schema: sqlite.SchemaVersion}, nil
+		out := authorityJSON{Store: l.shown, Authority: authorityOf(s), Schema: sqlite.SchemaVersion}
+		if l.remote {
+			out.Schema = 0
+		}
+		return out, nil
 	}
 	var info postgres.AuthorityInfo
 	err = onConnection(ctx, l, func(conn *pgx.Conn) (err error) {
@@ -112,6 +119,8 @@ JSON: {"store", "before", "authority"}.`,
 			switch {
 			case err != nil:
 				return err
+			case l.remote:
+				return l.besideTheStore("authority new")
 			case !l.postgres:
 				return usagef("store %q: authority new is for PostgreSQL, not for this store: a file that is copied can be begun anew by tenure migrate --store sqlite:NEW", l.shown)
 			case !yes:

@@ -243,6 +243,9 @@ func (a *app) drillStore(ctx context.Context, s drill.Scenario, o *drill.Options
 		o.Store = memoryStore
 		return nil
 	}
+	if isRemote(named) {
+		return usagef("a drill stops processes between check and write on a store of its own, and %s is a server: name a sqlite: or postgres:// store", named)
+	}
 	store, l, err := a.open(ctx, openOptions{})
 	if err != nil {
 		return err

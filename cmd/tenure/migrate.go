@@ -100,6 +100,8 @@ func (f migrateFlags) locate(a *app) (location, error) {
 		return l, err
 	}
 	switch {
+	case l.remote:
+		return l, l.besideTheStore("migrate")
 	case l.postgres && f.adopt:
 		return l, usagef("--adopt is for a file of SQLite; on PostgreSQL Tenure has a schema of its own")
 	case !l.postgres && (len(f.grant) > 0 || f.down || f.yes || f.fenceOnly):

@@ -107,6 +107,9 @@ type protector interface {
 }
 
 func (a *app) protect(ctx context.Context, l location, f protectFlags) error {
+	if err := l.besideTheStore("protect"); err != nil {
+		return err
+	}
 	if l.postgres {
 		return onConnection(ctx, l, func(conn *pgx.Conn) error { return a.protectBy(ctx, l, f, postgresTables{conn}) })
 	}

@@ -32,8 +32,9 @@ const openWait = 10 * time.Second
 type location struct {
 	url      string // as it would be given again: it may hold a password
 	shown    string // the same for people and files, without one
-	path     string // of the database file; empty for PostgreSQL
+	path     string // of the database file; empty for PostgreSQL and for a server
 	postgres bool
+	remote   bool // a server's
 	assumed  bool // nobody named it
 }
 
@@ -44,7 +45,7 @@ type environment struct {
 }
 
 // schemes are the kinds of store that a URL may name, for error texts.
-const schemes = "sqlite: (the default file), sqlite:PATH, sqlite:///ABSOLUTE/PATH, postgres://USER@HOST/DATABASE"
+const schemes = "sqlite: (the default file), sqlite:PATH, sqlite:///ABSOLUTE/PATH, postgres://USER@HOST/DATABASE,\nhttp://HOST:PORT or https://HOST:PORT (tenure serve)"
 
 // locate finds the store from the --store flag, else TENURE_STORE, else the default file.
 func (e environment) locate(flag string) (location, error) {
@@ -58,6 +59,9 @@ func (e environment) locate(flag string) (location, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if isPostgres(text) {
 		return locatePostgres(text)
+	}
+	if isRemote(text) {
+		return locateRemote(text)
 	}
 	if !ok || scheme != "sqlite" {
 		return location{}, usagef("store %q: unknown kind of store; known are %s", withoutPassword(text), schemes)
@@ -127,6 +131,9 @@ func openStore(ctx context.Context, l location, o openOptions) (store, error) {
 	}
 	if l.postgres {
 		return openPostgres(ctx, l, o)
+	}
+	if l.remote {
+		return openRemote(ctx, l, o)
 	}
 	return openSQLite(ctx, l, o)
 }

@@ -194,6 +194,9 @@ func (a *app) openCheck(ctx context.Context, f upstreamFlags, log *slog.Logger) 
 	if err != nil {
 		return nil, l, err
 	}
+	if err := l.besideTheStore("guard"); err != nil {
+		return nil, l, err
+	}
 	if l.assumed {
 		a.say("%s", l.notice())
 	}
