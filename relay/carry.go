@@ -1,0 +1,232 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tenure-go/tenure/outbox"
+)
+
+const (
+	levelInfo  = slog.LevelInfo
+	levelWarn  = slog.LevelWarn
+	levelError = slog.LevelError
+)
+
+func attr(key, value string) slog.Attr   { return slog.String(key, value) }
+func number(key string, n int) slog.Attr { return slog.Int(key, n) }
+
+// errNotHanded is of a message that was not handed over because the claim may have ended, or the relay has.
+var errNotHanded = errors.New("not handed over")
+
+// carry hands a batch over and says what became of it. deadline is by the relay's clock.
+func (r *Relay) carry(ctx context.Context, batch *outbox.Batch, deadline time.Duration) error {
+	results, left := r.publish(ctx, batch.Deliveries, deadline)
+	if left != nil {
+		r.counts.unsettled.Add(int64(len(batch.Deliveries)))
+		return left
+	}
+	verdicts := make([]outbox.Verdict, len(results))
+	outage := error(nil)
+	for i, err := range results {
+		verdicts[i] = r.verdict(&batch.Deliveries[i], err)
+		if errors.Is(err, outbox.ErrOutage) {
+			outage = err
+		}
+	}
+	r.settle(ctx, batch, verdicts, deadline)
+	for i, err := range results {
+		if verdicts[i].Dead {
+			r.counts.dead.Add(1)
+			r.tell(ctx, Event{Kind: GivenUp, Message: batch.Deliveries[i], Err: err})
+		}
+	}
+	r.outage(ctx, outage, results)
+	return nil
+}
+
+// verdict is what the relay says of one message, counted.
+func (r *Relay) verdict(d *outbox.Delivery, err error) outbox.Verdict {
+	v := outbox.Verdict{Position: d.Position}
+	switch {
+	case err == nil:
+		v.Outcome = outbox.Published
+		r.counts.published.Add(1)
+	case errors.Is(err, errNotHanded), errors.Is(err, outbox.ErrOutage):
+		v.Outcome = outbox.Returned
+		r.counts.returned.Add(1)
+	default:
+		v.Outcome, v.Error = outbox.Failed, outbox.Text(err.Error())
+		r.counts.failed.Add(1)
+		refused := errors.Is(err, outbox.ErrRefused)
+		if refused {
+			r.counts.refused.Add(1)
+		}
+		if v.Dead = refused || d.Attempt >= r.o.MaxAttempts; !v.Dead {
+			v.RetryIn = backoff(d.Attempt, r.o.RetryFirst, r.o.RetryMost)
+		}
+	}
+	return v
+}
+
+// outage notes whether the destination takes messages: it is away if it took none of a batch and said so of one.
+func (r *Relay) outage(ctx context.Context, outage error, results []error) {
+	took := false
+	for _, err := range results {
+		took = took || err == nil || !errors.Is(err, outbox.ErrOutage) && !errors.Is(err, errNotHanded)
+	}
+	switch {
+	case outage != nil && !took:
+		r.counts.outages.Add(1)
+		if r.restless++; r.restless == 1 {
+			r.tell(ctx, Event{Kind: Outage, Err: outage})
+		}
+	case took && r.restless > 0:
+		r.restless = 0
+		r.tell(ctx, Event{Kind: Recovered})
+	}
+}
+
+func (r *Relay) tell(ctx context.Context, e Event) {
+	level := levelWarn
+	attrs := []slog.Attr{attr("relay", r.o.Name)}
+	switch e.Kind {
+	case GivenUp:
+		level = levelError
+		attrs = append(attrs, attr("topic", e.Message.Topic), attr("id", e.Message.ID.String()), number("attempts", e.Message.Attempt))
+	case Late:
+		attrs = append(attrs, attr("topic", e.Message.Topic), attr("id", e.Message.ID.String()))
+	case Recovered:
+		level = levelInfo
+	}
+	if e.Err != nil {
+		attrs = append(attrs, attr("error", outbox.Text(e.Err.Error())))
+	}
+	r.o.Log.LogAttrs(ctx, level, "outbox: "+e.Kind.String(), attrs...)
+	if r.o.OnEvent != nil {
+		r.o.OnEvent(e)
+	}
+}
+
+// publish hands the messages over while the claim surely stands and ctx has not ended, and returns what the sink said of each. It waits for the sink: there is never a second call while one is under way. Where ctx ends, it waits for Drain.
+func (r *Relay) publish(ctx context.Context, all []outbox.Delivery, deadline time.Duration) ([]error, error) {
+	left := deadline - r.clock()
+	if left <= 0 || ctx.Err() != nil {
+		return notHanded(len(all)), nil
+	}
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
+	defer cancel()
+	done := make(chan []error, 1)
+	go func() { done <- r.sinkAll(bound, all, deadline, ctx) }()
+	select {
+	case results := <-done:
+		return results, nil
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(r.o.Drain)
+	defer timer.Stop()
+	select {
+	case results := <-done:
+		return results, nil
+	case <-timer.C:
+		cancel()
+	}
+	select { // the sink has been told to stop
+	case results := <-done:
+		return results, nil
+	case <-time.After(r.o.Drain / 10):
+		return nil, &DrainError{Messages: len(all), Waited: r.o.Drain}
+	}
+}
+
+func notHanded(n int) []error {
+	results := make([]error, n)
+	for i := range results {
+		results[i] = errNotHanded
+	}
+	return results
+}
+
+// sinkAll calls the sink. If that panics, or answers in a way that cannot be told apart, the messages are handed over one by one, so that what one of them does is held against no other.
+func (r *Relay) sinkAll(ctx context.Context, all []outbox.Delivery, deadline time.Duration, run context.Context) []error {
+	results, err := r.call(ctx, all)
+	if err == nil {
+		return results
+	}
+	if len(all) == 1 {
+		return []error{err}
+	}
+	results = notHanded(len(all))
+	type chain struct{ topic, key string }
+	blocked := map[chain]bool{}
+	for i := range all {
+		c := chain{all[i].Topic, all[i].Key}
+		if ctx.Err() != nil || run.Err() != nil || r.clock() >= deadline {
+			break
+		}
+		if all[i].Ordered && blocked[c] {
+			continue
+		}
+		one, err := r.call(ctx, all[i:i+1])
+		if err != nil {
+			one = []error{err}
+		}
+		results[i] = one[0]
+		blocked[c] = blocked[c] || all[i].Ordered && one[0] != nil
+	}
+	return results
+}
+
+// call calls the sink once.
+func (r *Relay) call(ctx context.Context, all []outbox.Delivery) (results []error, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			results, err = nil, &sinkError{fmt.Sprintf("panicked: %v", p)}
+		}
+	}()
+	results = r.sink.Publish(ctx, all)
+	if len(results) != len(all) {
+		return nil, &sinkError{fmt.Sprintf("gave %d results for %d messages", len(results), len(all))}
+	}
+	return results, nil
+}
+
+// settle says what became of a batch. It goes on when the relay's context has ended, and repeats what is not known to be recorded until the claim's deadline.
+func (r *Relay) settle(ctx context.Context, batch *outbox.Batch, verdicts []outbox.Verdict, deadline time.Duration) {
+	ctx = context.WithoutCancel(ctx)
+	req := outbox.SettleRequest{Claim: batch.Claim, Relay: r.o.Name, Verdicts: verdicts}
+	for n := 1; ; n++ {
+		bound, cancel := context.WithTimeout(ctx, callBound)
+		done, err := r.store.Settle(bound, req)
+		cancel()
+		if err == nil {
+			r.late(ctx, batch, done.Late)
+			return
+		}
+		pause := backoff(n, 50*time.Millisecond, time.Second)
+		if !unsettled(err) || r.clock()+pause >= deadline {
+			r.counts.unsettled.Add(int64(len(verdicts)))
+			r.o.Log.LogAttrs(ctx, levelError, "outbox: what became of messages could not be recorded: they are published again", attr("relay", r.o.Name), number("messages", len(verdicts)), attr("error", err.Error()))
+			return
+		}
+		timer := time.NewTimer(pause)
+		<-timer.C
+	}
+}
+
+// late tells of which messages another claim has followed.
+func (r *Relay) late(ctx context.Context, batch *outbox.Batch, positions []int64) {
+	r.counts.late.Add(int64(len(positions)))
+	at := map[int64]bool{}
+	for _, p := range positions {
+		at[p] = true
+	}
+	for _, d := range batch.Deliveries {
+		if at[d.Position] {
+			r.tell(ctx, Event{Kind: Late, Message: d})
+		}
+	}
+}

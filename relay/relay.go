@@ -1,0 +1,225 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/clock"
+	"github.com/tenure-go/tenure/lease"
+	"github.com/tenure-go/tenure/outbox"
+)
+
+const (
+	leastPause = time.Millisecond // no loop is hot
+	callBound  = 5 * time.Second  // of a call of the store
+	pruneEvery = time.Minute
+)
+
+// Relay carries messages from one store to one destination. Its methods are safe for concurrent use, but for Run, which is called once.
+type Relay struct {
+	store outbox.Store
+	sink  outbox.Sink
+	o     Options
+	clock clock.Source
+	newID func() fence.ID
+	hint  chan struct{}
+
+	// of Run's goroutine
+	restless int           // outages of the destination in a row
+	away     int           // failures of the store in a row
+	deaf     bool          // the store's hints are not to be had, which was said
+	pruned   time.Duration // when it was last done
+
+	counts counts
+}
+
+type counts struct {
+	claimed, published, failed, refused, returned, dead, late, outages, unsettled atomic.Int64
+}
+
+// Stats counts since the relay was made.
+type Stats struct {
+	Claimed   int64 // handed out to this relay
+	Published int64 // acknowledged by the destination
+	Failed    int64 // failed attempts, refusals included
+	Refused   int64 // of these, those that the destination will never take
+	Returned  int64 // given back untried, or in an outage
+	Dead      int64 // given up
+	Late      int64 // of which this relay said something after another claim had followed
+	Outages   int64 // batches that ended in an outage
+	Unsettled int64 // of which it could not say what became of them: they are published again
+}
+
+// New returns a relay that does nothing yet. It returns an [*InvalidError] for options that make no sense.
+func New(store outbox.Store, sink outbox.Sink, o Options) (*Relay, error) {
+	if store == nil || sink == nil {
+		return nil, &InvalidError{"relay", "it needs a store and a sink"}
+	}
+	o.withDefaults()
+	if err := o.check(store); err != nil {
+		return nil, err
+	}
+	return &Relay{store: store, sink: sink, o: o, clock: clock.Client(), newID: lease.NewID, hint: make(chan struct{}, 1)}, nil
+}
+
+// Wake lets a relay that rests between two looks look now. It never blocks.
+func (r *Relay) Wake() {
+	select {
+	case r.hint <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns the counts so far.
+func (r *Relay) Stats() Stats {
+	c := &r.counts
+	return Stats{Claimed: c.claimed.Load(), Published: c.published.Load(), Failed: c.failed.Load(), Refused: c.refused.Load(), Returned: c.returned.Load(), Dead: c.dead.Load(), Late: c.late.Load(),
+		Outages: c.outages.Load(), Unsettled: c.unsettled.Load()}
+}
+
+// Run carries messages until ctx ends. Then it gives back what it has not handed over, waits for what it has for at most [Options.Drain], and returns nil, or a [*DrainError] where the destination did not return: what it still has may be
+// published, and is claimed again.
+func (r *Relay) Run(ctx context.Context) error {
+	r.pruned = r.clock()
+	for ctx.Err() == nil {
+		r.prune(ctx)
+		batch, deadline, err := r.claim(ctx)
+		switch {
+		case err != nil:
+			r.away++
+			if r.away == 1 && ctx.Err() == nil {
+				r.o.Log.LogAttrs(ctx, levelError, "outbox: the store does not answer", attr("relay", r.o.Name), attr("error", err.Error()))
+			}
+			r.rest(ctx, backoff(r.away, r.o.Poll, r.o.RestMost))
+		case len(batch.Deliveries) == 0:
+			r.answered(ctx)
+			if batch.Dead == 0 {
+				r.idle(ctx)
+			}
+		default:
+			r.answered(ctx)
+			if err := r.carry(ctx, &batch, deadline); err != nil {
+				return err
+			}
+			if r.restless > 0 {
+				r.rest(ctx, backoff(r.restless, r.o.RetryFirst, r.o.RestMost))
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Relay) answered(ctx context.Context) {
+	if r.away > 0 {
+		r.o.Log.LogAttrs(ctx, levelInfo, "outbox: the store answers again", attr("relay", r.o.Name))
+	}
+	r.away = 0
+}
+
+// claim asks for a batch, of one message while the destination takes none. The deadline counts from before the request was sent.
+func (r *Relay) claim(ctx context.Context) (outbox.Batch, time.Duration, error) {
+	bound, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	req := outbox.ClaimRequest{Claim: r.newID(), Relay: r.o.Name, Topics: r.o.Topics, Limit: r.o.Batch, Bytes: r.o.Bytes, TTL: r.o.TTL, MaxAttempts: r.o.MaxAttempts}
+	if r.restless > 0 {
+		req.Limit = 1
+	}
+	sent := r.clock()
+	batch, err := r.store.Claim(bound, req)
+	if err != nil {
+		return batch, 0, err
+	}
+	r.counts.claimed.Add(int64(len(batch.Deliveries)))
+	r.counts.dead.Add(int64(batch.Dead))
+	if batch.Dead > 0 {
+		r.o.Log.LogAttrs(ctx, levelError, "outbox: messages were given up, whose claims had expired", attr("relay", r.o.Name), number("messages", batch.Dead))
+	}
+	return batch, sent + min(batch.Left, r.o.TTL) - r.o.Margin, nil
+}
+
+// idle waits until there may be something: for the store's hint where it gives any, for Wake, and at most for Poll.
+func (r *Relay) idle(ctx context.Context) {
+	waker, ok := r.store.(outbox.Waker)
+	if !ok {
+		r.rest(ctx, around(r.o.Poll))
+		return
+	}
+	wait, cancel := context.WithCancel(ctx)
+	var woken sync.WaitGroup
+	woken.Go(func() {
+		select {
+		case <-r.hint:
+			cancel()
+		case <-wait.Done():
+		}
+	})
+	began := r.clock()
+	poll := around(r.o.Poll)
+	_, err := waker.Await(wait, min(poll, outbox.MaxTTL))
+	again := wait.Err() != nil
+	cancel()
+	woken.Wait()
+	if err == nil || again {
+		r.deaf = r.deaf && err != nil
+		return
+	}
+	if !r.deaf {
+		r.deaf = true
+		r.o.Log.LogAttrs(ctx, levelWarn, "outbox: the store gives no hints: looking every "+r.o.Poll.String(), attr("relay", r.o.Name), attr("error", err.Error()))
+	}
+	r.rest(ctx, poll-(r.clock()-began))
+}
+
+// rest waits for d, for Wake, or until ctx ends.
+func (r *Relay) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(max(d, leastPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.hint:
+	case <-ctx.Done():
+	}
+}
+
+// prune forgets what was delivered, or given up, long ago.
+func (r *Relay) prune(ctx context.Context) {
+	office, ok := r.store.(outbox.Office)
+	if now := r.clock(); !ok || r.o.Keep == 0 && r.o.KeepDead == 0 || now-r.pruned < pruneEvery {
+		return
+	} else {
+		r.pruned = now
+	}
+	bound, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	n, err := office.Prune(bound, r.o.prune())
+	if err != nil && ctx.Err() == nil {
+		r.o.Log.LogAttrs(ctx, levelWarn, "outbox: pruning", attr("relay", r.o.Name), attr("error", err.Error()))
+	}
+	if n == outbox.MaxMove {
+		r.pruned -= pruneEvery // there is more
+	}
+}
+
+// backoff is random up to base after the first, twice that after the second and so on, never above most.
+func backoff(n int, base, most time.Duration) time.Duration {
+	upTo := most
+	if shift := n - 1; shift < 40 && base < most>>shift {
+		upTo = base << shift
+	}
+	return max(leastPause, rand.N(max(upTo, 1)))
+}
+
+// around is d, a tenth more or less.
+func around(d time.Duration) time.Duration {
+	return max(leastPause, d-d/10+rand.N(max(d/5, 1)))
+}
+
+// unsettled reports whether repeating a settlement may still say something.
+func unsettled(err error) bool {
+	return errors.Is(err, outbox.ErrUnknown) || errors.Is(err, outbox.ErrUnavailable)
+}
