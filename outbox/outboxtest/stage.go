@@ -93,8 +93,8 @@ func idOf(name string) fence.ID {
 // nameOf is the name of an id that idOf made.
 func nameOf(id fence.ID) string { return strings.TrimRight(string(id[:]), "\x00") }
 
-// claimOf is the id of a claim's name.
-func claimOf(name string) fence.ID { return idOf("claim " + name) }
+// claimOf is the id of a claim, by a name of at most 14 bytes.
+func claimOf(name string) fence.ID { return idOf("c " + name) }
 
 // note is a message without a key.
 func note(name, topic string) outbox.Message {
