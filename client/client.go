@@ -157,9 +157,10 @@ func ask[Reply any](ctx context.Context, c *Client, do func(context.Context, *en
 		at := c.current.Load()
 		e := c.endpoints[at]
 		if !e.known.Load() {
-			if last = c.introduce(ctx, e); last != nil {
+			if err := c.introduce(ctx, e); err != nil {
 				c.leave(at)
-				if last = notSent(last); ctx.Err() != nil {
+				last = notSent(err)
+				if ctx.Err() != nil {
 					return nil, last
 				}
 				continue

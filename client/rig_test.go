@@ -96,8 +96,15 @@ func dial(t testing.TB, transport http.RoundTripper, urls ...string) *client.Cli
 	return c
 }
 
-func newWorld(t testing.TB) *world       { return newWorldOf(t, nil) }
-func newManualWorld(t testing.TB) *world { return newWorldOf(t, &manual{}) }
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	return newWorldOf(t, nil)
+}
+
+func newManualWorld(t testing.TB) *world {
+	t.Helper()
+	return newWorldOf(t, &manual{})
+}
 
 func newWorldOf(t testing.TB, clock *manual) *world {
 	t.Helper()

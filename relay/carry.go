@@ -101,6 +101,7 @@ func (r *Relay) tell(ctx context.Context, e Event) {
 		attrs = append(attrs, attr("topic", e.Message.Topic), attr("id", e.Message.ID.String()))
 	case Recovered:
 		level = levelInfo
+	case Outage:
 	}
 	if e.Err != nil {
 		attrs = append(attrs, attr("error", outbox.Text(e.Err.Error())))
@@ -120,7 +121,7 @@ func (r *Relay) publish(ctx context.Context, all []outbox.Delivery, deadline tim
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
 	defer cancel()
 	done := make(chan []error, 1)
-	go func() { done <- r.sinkAll(bound, all, deadline, ctx) }()
+	go func() { done <- r.sinkAll(ctx, bound, all, deadline) }()
 	select {
 	case results := <-done:
 		return results, nil
@@ -150,8 +151,8 @@ func notHanded(n int) []error {
 	return results
 }
 
-// sinkAll calls the sink. If that panics, or answers in a way that cannot be told apart, the messages are handed over one by one, so that what one of them does is held against no other.
-func (r *Relay) sinkAll(ctx context.Context, all []outbox.Delivery, deadline time.Duration, run context.Context) []error {
+// sinkAll calls the sink. If that panics, or answers in a way that cannot be told apart, the messages are handed over one by one, so that what one of them does is held against no other. run is the relay's own context, ctx that of the hand-over.
+func (r *Relay) sinkAll(run, ctx context.Context, all []outbox.Delivery, deadline time.Duration) []error {
 	results, err := r.call(ctx, all)
 	if err == nil {
 		return results

@@ -2,7 +2,7 @@ package server
 
 import "errors"
 
-// ErrInvalid: the options make no sense. See [InvalidError].
+// ErrInvalid is the kind of error for options that make no sense. See [InvalidError].
 var ErrInvalid = errors.New("invalid")
 
 // InvalidError matches [ErrInvalid].
