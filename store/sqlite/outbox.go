@@ -88,12 +88,13 @@ func (o *Outbox) Append(ctx context.Context, messages []outbox.Message) ([]fence
 	if err != nil {
 		return nil, err
 	}
-	weight := len(mine)
-	for i := range mine { // the writer may read them after the caller's context has ended
-		mine[i].Headers, mine[i].Payload = maps.Clone(mine[i].Headers), bytes.Clone(mine[i].Payload)
-		weight += len(mine[i].Payload) / bytesOfOne
+	weight := len(messages)
+	for i := range mine.messages { // the writer may read them after the caller's context has ended
+		m := &mine.messages[i]
+		m.Headers, m.Payload = maps.Clone(m.Headers), bytes.Clone(m.Payload)
+		weight += len(m.Payload) / bytesOfOne
 	}
-	ids := idsOf(mine)
+	ids := mine.ids()
 	err = o.write(ctx, "append", weight, func(b *mailBatch) error { return b.append(mine) })
 	o.store.mail.wake()
 	if err != nil {

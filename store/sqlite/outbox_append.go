@@ -13,24 +13,32 @@ import (
 	"github.com/tenure-go/tenure/outbox"
 )
 
-// ownMessages checks messages and returns them with ids, in a slice that the caller does not have.
-func ownMessages(messages []outbox.Message) ([]outbox.Message, error) {
+// appending is what is to be appended, in a slice that the caller does not have.
+type appending struct {
+	messages []outbox.Message // with ids
+	chosen   []string         // the ids that the caller has chosen: others cannot be known
+}
+
+// ownMessages checks messages and gives those an id that have none.
+func ownMessages(messages []outbox.Message) (*appending, error) {
 	if err := outbox.CheckAppend(messages); err != nil {
 		return nil, err
 	}
-	mine := slices.Clone(messages)
-	for i := range mine {
-		if mine[i].ID.IsZero() {
-			mine[i].ID = lease.NewID()
+	a := &appending{messages: slices.Clone(messages)}
+	for i := range a.messages {
+		if m := &a.messages[i]; m.ID.IsZero() {
+			m.ID = lease.NewID()
+		} else {
+			a.chosen = append(a.chosen, hex.EncodeToString(m.ID[:]))
 		}
 	}
-	return mine, nil
+	return a, nil
 }
 
-func idsOf(messages []outbox.Message) []fence.ID {
-	ids := make([]fence.ID, len(messages))
-	for i := range messages {
-		ids[i] = messages[i].ID
+func (a *appending) ids() []fence.ID {
+	ids := make([]fence.ID, len(a.messages))
+	for i := range a.messages {
+		ids[i] = a.messages[i].ID
 	}
 	return ids
 }
@@ -45,11 +53,12 @@ const (
 )
 
 // append writes the messages whose ids are not known, or nothing. Positions rise in the order of commits, because SQLite has one writer at a time.
-func (b *mailBatch) append(messages []outbox.Message) error {
-	known, err := b.known(messages)
+func (b *mailBatch) append(a *appending) error {
+	known, err := b.known(a.chosen)
 	if err != nil {
 		return err
 	}
+	messages := a.messages
 	for i := range messages {
 		if of, ok := known[messages[i].ID]; ok {
 			if what := differs(&of, &messages[i]); what != "" {
@@ -69,12 +78,11 @@ func (b *mailBatch) append(messages []outbox.Message) error {
 }
 
 // known reads the messages that have one of the ids.
-func (b *mailBatch) known(messages []outbox.Message) (map[fence.ID]outbox.Message, error) {
-	texts := make([]string, len(messages))
-	for i := range messages {
-		texts[i] = hex.EncodeToString(messages[i].ID[:])
+func (b *mailBatch) known(ids []string) (map[fence.ID]outbox.Message, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	list, err := listOf(b.txWork, texts)
+	list, err := listOf(b.txWork, ids)
 	if err != nil {
 		return nil, err
 	}

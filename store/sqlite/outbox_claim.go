@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"container/heap"
 	"database/sql"
 	"slices"
@@ -32,11 +33,11 @@ const (
 		SELECT topic, (SELECT m.at` + firstDue + `m.topic = t.topic ORDER BY m.at LIMIT 1) FROM t WHERE topic IS NOT NULL`
 	namedTopics = `SELECT value, (SELECT m.at` + firstDue + `m.topic = j.value ORDER BY m.at LIMIT 1) FROM json_each(?1) j`
 	firstDue    = ` FROM tenure_message m INDEXED BY tenure_message_due WHERE m.lead > 0 AND `
-	// selectLeads are a topic's, after one by (at, lead, position).
+	// selectLeads are a topic's, after one by (at, position).
 	selectLeads = `SELECT m.position, m.at, m.lead, m.key, m.open, m.attempts, m.lost, m.size,
 		m.lead = 2 AND EXISTS (SELECT 1 FROM tenure_message f INDEXED BY tenure_message_chain WHERE f.topic = m.topic AND f.key = m.key AND f.ordered = 1 AND f.state = 1 AND f.position > m.position),
 		m.lead = 2 AND EXISTS (SELECT 1 FROM tenure_message f INDEXED BY tenure_message_open WHERE f.topic = m.topic AND f.key = m.key AND f.ordered = 1 AND f.open = 1 AND f.at > ?2)` + firstDue +
-		`m.topic = ?1 AND m.at <= ?2 AND (m.at, m.lead, m.position) > (?3, ?4, ?5) ORDER BY m.at, m.lead, m.position LIMIT ?6`
+		`m.topic = ?1 AND m.at <= ?2 AND (m.at, m.position) > (?3, ?4) ORDER BY m.at, m.position LIMIT ?5`
 	selectFollowers = `SELECT position, at, open, attempts, lost, size FROM tenure_message INDEXED BY tenure_message_chain
 		WHERE topic = ?1 AND key = ?2 AND ordered = 1 AND state = 1 AND position > ?3 ORDER BY position LIMIT ?4`
 )
@@ -45,6 +46,7 @@ const (
 type lane struct {
 	topic string
 	at    int64 // of what comes next
+	first int64 // its position; 0: nothing was read yet
 	next  []letter
 	last  letter // of those that were read
 	done  bool   // nothing is left to be read
@@ -53,10 +55,12 @@ type lane struct {
 // lanes are in the order of what comes next in them, as container/heap has it.
 type lanes []*lane
 
-func (l lanes) Len() int           { return len(l) }
-func (l lanes) Less(i, j int) bool { return l[i].at < l[j].at }
-func (l lanes) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *lanes) Push(x any)        { *l = append(*l, x.(*lane)) }
+func (l lanes) Len() int { return len(l) }
+func (l lanes) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(l[i].at, l[j].at), cmp.Compare(l[i].first, l[j].first)) < 0
+}
+func (l lanes) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+func (l *lanes) Push(x any)   { *l = append(*l, x.(*lane)) }
 func (l *lanes) Pop() any {
 	last := (*l)[len(*l)-1]
 	*l = (*l)[:len(*l)-1]
@@ -94,12 +98,12 @@ func (b *mailBatch) choose(req *outbox.ClaimRequest) (*choice, error) {
 			heap.Pop(&due)
 			continue
 		}
-		if m := l.next[0]; m.at > l.at {
-			l.at = m.at
+		m := l.next[0]
+		if m.at != l.at || m.position != l.first { // others may come before it
+			l.at, l.first = m.at, m.position
 			heap.Fix(&due, 0)
 			continue
 		}
-		m := l.next[0]
 		l.next = l.next[1:]
 		if m.lead == leadUnordered {
 			c.consider(m)
@@ -164,7 +168,7 @@ func (c *choice) load(l *lane, some int) error {
 		err := rows.Scan(&m.position, &m.at, &m.lead, &m.key, &m.open, &m.attempts, &m.lost, &m.size, &m.more, &m.blocked)
 		l.next = append(l.next, m)
 		return err
-	}, selectLeads, l.topic, c.now, from.at, from.lead, from.position, some)
+	}, selectLeads, l.topic, c.now, from.at, from.position, some)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ CREATE TABLE tenure_message (
 	size     INTEGER NOT NULL, -- of the payload
 	appended INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX tenure_message_due ON tenure_message (topic, at, lead) WHERE lead > 0;
+CREATE INDEX tenure_message_due ON tenure_message (topic, at, position, lead) WHERE lead > 0;
 CREATE INDEX tenure_message_chain ON tenure_message (topic, key) WHERE ordered = 1 AND state = 1;
 CREATE INDEX tenure_message_open ON tenure_message (topic, key, at) WHERE ordered = 1 AND open = 1;
 CREATE INDEX tenure_message_over ON tenure_message (state, at) WHERE state > 1;

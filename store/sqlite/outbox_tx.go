@@ -28,10 +28,10 @@ func (o *Outbox) AppendTx(ctx context.Context, tx TX, messages ...outbox.Message
 	b := &mailBatch{w}
 	err = b.append(mine)
 	if b.err != nil {
-		return nil, fmt.Errorf("append of %d messages in a transaction: %w", len(mine), b.err)
+		return nil, fmt.Errorf("append of %d messages in a transaction: %w", len(messages), b.err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return idsOf(mine), nil
+	return mine.ids(), nil
 }
