@@ -70,7 +70,7 @@ func importTable() []importRow {
 		{"store/postgres", []string{"fence", "hold", "inbox", "lease", "operation", "outbox", "internal/clock", "github.com/jackc/pgx/v5"}, "a store imports its own driver and no sibling"},
 		{"drill/...", []string{"fence", "fence/file", "fence/object/...", "budget", "hold", "lease", "operation", "worker", "store/...", "drill/...", "internal/clock", "internal/flakypay", "internal/supervise", "internal/upstream", "fence/fencehttp", "internal/testdb/pgserver", "github.com/jackc/pgx/v5", "github.com/minio/minio-go/v7", "golang.org/x/sys"},
 			"drives real stores, and is driven by cmd; its resource is tables beside the store, which takes the store's driver, or the ledger of a provider of its own, whom real workers pay, and holds are what sellers of its own sell; failover builds servers of its own"},
-		{"cmd/tenure/...", []string{"client", "server", "fence", "lease", "operation", "hold", "store/...", "drill/...", "cmd/tenure/...", "fence/fencehttp", "internal/clock", "internal/supervise", "internal/tune", "internal/upstream", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jackc/pgx/v5"},
+		{"cmd/tenure/...", []string{"client", "server", "fence", "lease", "operation", "hold", "outbox", "store/...", "drill/...", "cmd/tenure/...", "fence/fencehttp", "internal/clock", "internal/supervise", "internal/tune", "internal/upstream", "golang.org/x/sys", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jackc/pgx/v5"},
 			"the place where things are wired"},
 		{"examples/sql", nil, "Tenure without Go: its code is in other languages, and Go runs it in tests"},
 		{"examples/choosing", nil, "its tests are what it is for"},

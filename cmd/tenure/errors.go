@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-go/tenure/hold"
 	"github.com/tenure-go/tenure/lease"
 	"github.com/tenure-go/tenure/operation"
+	"github.com/tenure-go/tenure/outbox"
 	"github.com/tenure-go/tenure/store/postgres"
 )
 
@@ -55,12 +56,14 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.Is(err, lease.ErrInvalid), errors.Is(err, fence.ErrInvalid), errors.Is(err, operation.ErrInvalid), errors.Is(err, hold.ErrInvalid):
+	case errors.As(err, &usage), errors.Is(err, lease.ErrInvalid), errors.Is(err, fence.ErrInvalid), errors.Is(err, operation.ErrInvalid), errors.Is(err, hold.ErrInvalid),
+		errors.Is(err, outbox.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, lease.ErrHeld), errors.Is(err, lease.ErrWaitEnded):
 		return exitNotAcquired
 	case errors.As(err, &store), errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, postgres.ErrSetup),
-		errors.Is(err, operation.ErrUnavailable), errors.Is(err, operation.ErrUnknown), errors.Is(err, hold.ErrUnavailable), errors.Is(err, hold.ErrUnknown):
+		errors.Is(err, operation.ErrUnavailable), errors.Is(err, operation.ErrUnknown), errors.Is(err, hold.ErrUnavailable), errors.Is(err, hold.ErrUnknown),
+		errors.Is(err, outbox.ErrUnavailable), errors.Is(err, outbox.ErrUnknown):
 		return exitNoStore
 	}
 	return exitFailed
