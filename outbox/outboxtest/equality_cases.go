@@ -10,6 +10,7 @@ func equalityCases() []Case[ManualHarness] {
 	return []Case[ManualHarness]{
 		named("a-claim-expires-at-equality-and-not-before", claimAtEquality),
 		named("what-backs-off-is-due-at-equality-and-not-before", dueAtEquality),
+		named("what-is-old-enough-is-forgotten-at-equality", overAtEquality),
 	}
 }
 
@@ -49,4 +50,26 @@ func dueAtEquality(s *stage, h ManualHarness) {
 	s.want(i.DueIn == grain, "just before: %+v", i)
 	s.tick(h, grain)
 	s.take("z", "a")
+}
+
+func overAtEquality(s *stage, h ManualHarness) {
+	s.append(notes("a", "b")...)
+	s.take("x", "a", "b")
+	s.publish("x", "a")
+	dead := s.verdict("b", outbox.Failed)
+	dead.Dead = true
+	s.settles("x", nil, dead)
+	req := outbox.PruneRequest{Delivered: time.Hour, Dead: time.Hour}
+	s.tick(h, time.Hour-grain)
+	s.prune(req, 0)
+	s.tick(h, grain)
+	i := s.at("a", outbox.Delivered, 1)
+	s.want(i.Ended == time.Hour && i.Age == time.Hour, "after an hour: %+v", i)
+	within := outbox.MoveRequest{Within: time.Hour - grain}
+	s.replay(within, 0)
+	s.retry(within, 0)
+	within.Within = time.Hour
+	s.retry(within, 1)
+	s.prune(req, 1)
+	s.gone("a")
 }
