@@ -197,7 +197,7 @@ func setupState(code string) bool {
 // roleFor is the role whose members may make a call.
 func roleFor(op string) string {
 	switch op {
-	case opRevoke, opPrune, opResolve:
+	case opRevoke, opPrune, opResolve, opPause, opRetry, opReplay:
 		return roleOperator
 	case opRaiseEpoch, opNewAuthority, opDown:
 		return roleOwner

@@ -36,10 +36,11 @@ func decisions() map[decision][]string {
 			"acquire_one", "acquire_many", "acquire_rows", "release_one", "release_many", "release_rows", "release_absent",
 			"op_submit", "op_get", "op_cancel", "op_respond", "op_claim", "op_renew", "op_complete", "op_expire", "op_due", "op_inquired", "op_undone", "op_list", "op_stats",
 			"op_submit_many", "op_claim_many", "op_complete_many", "op_mend_sequence",
-			"hold_place", "hold_extend", "hold_confirm", "hold_release", "hold_get", "hold_list", "item_stock", "items", "hold_place_many", "hold_confirm_many",
+			"hold_place", "hold_extend", "hold_confirm", "hold_release", "hold_get", "hold_list", "item_stock", "items", "hold_place_many", "hold_confirm_many", "hold_within", "hold_busy",
+			"outbox_append", "outbox_append_many", "outbox_claim", "outbox_claim_many", "outbox_settle", "outbox_ready", "outbox_list", "outbox_get", "outbox_topics", "inbox_once", "inbox_take",
 		},
 		forEverybody: {"guard", "family", "guard_triggers", "guard_always", "guard_args"},
-		forOperators: {"lease_revoke", "revoke", "prune", "op_resolve", "op_prune", "hold_prune"},
+		forOperators: {"lease_revoke", "revoke", "prune", "op_resolve", "op_prune", "hold_prune", "outbox_pause", "outbox_retry", "outbox_replay", "outbox_prune", "inbox_prune"},
 		forOwner:     {"epoch_raise", "authority_new"},
 		internal: {
 			"timeline", "how", "over_by", "check_name", "check_id", "durable", "read_committed", "jump",
@@ -52,6 +53,8 @@ func decisions() map[decision][]string {
 			"op_old", "op_forget_beside",
 			"hold_state_text", "hold_actor_key", "hold_not_found", "hold_over", "hold_mismatch", "hold_refuse", "hold_state", "hold_tell", "hold_lock", "hold_free", "hold_end", "hold_judge", "hold_again",
 			"hold_check_lines", "hold_check_many", "hold_regain",
+			"outbox_lock_of", "outbox_wake", "outbox_check", "outbox_same", "outbox_lane_of", "outbox_note", "outbox_notice", "outbox_open_topics", "outbox_check_claim", "outbox_fit", "outbox_lane_look",
+			"outbox_give_up", "outbox_check_settle", "outbox_settle_each", "outbox_release", "outbox_state", "outbox_tell", "outbox_pending", "outbox_move",
 		},
 	}
 }
@@ -81,7 +84,7 @@ func functions(t testing.TB, conn *pgx.Conn) []function {
 			EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0),
 			coalesce((SELECT string_agg(pg_get_userbyid(a.grantee), ' ' ORDER BY pg_get_userbyid(a.grantee)) FROM aclexplode(p.proacl) a WHERE a.grantee NOT IN (0, p.proowner)), ''),
 			p.prosecdef, coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false),
-			p.prosrc ~ 'tenure\.(authority|unbroken|token|session|lease|ended|ahead|mark|migration|operation|attempt|attempts|conflict|submission|hold|hold_line|item)\M(?!\()'
+			p.prosrc ~ 'tenure\.(authority|unbroken|token|session|lease|ended|ahead|mark|migration|operation|attempt|attempts|conflict|submission|hold|hold_line|item|outbox_(?:turn|message|queue|line|lane|later|ended|dead|topic)|inbox_note)\M(?!\()'
 		FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace ORDER BY 2`)
 	if err != nil {
 		t.Fatal(err)

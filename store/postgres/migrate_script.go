@@ -35,6 +35,10 @@ func steps() []step {
 		version: 3,
 		up:      []string{"0018_hold.sql", "0019_hold_rules.sql", "0020_hold_calls.sql", "0021_hold_office.sql", "0022_hold_many.sql", "0023_hold_roles.sql", "0024_hold_wait.sql"},
 		down:    holdDown,
+	}, {
+		version: 4,
+		up:      []string{"0025_outbox.sql", "0026_outbox_append.sql", "0027_outbox_claim.sql", "0028_outbox_relay.sql", "0029_outbox_office.sql", "0030_inbox.sql", "0031_outbox_roles.sql"},
+		down:    outboxDown,
 	}}
 }
 
@@ -62,6 +66,20 @@ END $down$;
 DROP TYPE IF EXISTS tenure.hold_record, tenure.hold_refusal;
 DROP TABLE IF EXISTS tenure.item, tenure.hold, tenure.hold_line;`
 
+// outboxDown takes outbox and inbox away, and nothing else.
+const outboxDown = `DO $down$
+DECLARE v_function regprocedure;
+BEGIN
+	FOR v_function IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace AND (p.proname LIKE 'outbox\_%' OR p.proname LIKE 'inbox\_%') LOOP
+		EXECUTE 'DROP FUNCTION ' || v_function;
+	END LOOP;
+END $down$;
+DROP TYPE IF EXISTS tenure.outbox_delivery, tenure.outbox_info;
+DROP TABLE IF EXISTS tenure.outbox_message, tenure.outbox_queue, tenure.outbox_line, tenure.outbox_lane, tenure.outbox_later, tenure.outbox_claim, tenure.outbox_ended, tenure.outbox_dead, tenure.outbox_topic,
+	tenure.outbox_pause, tenure.inbox_note;
+DROP TYPE IF EXISTS tenure.outbox_failure;
+DROP SEQUENCE IF EXISTS tenure.outbox_turn;`
+
 // halfSteps are all versions of the fence half: what a database needs whose resources are guarded by an authority elsewhere.
 func halfSteps() []step {
 	return []step{{
@@ -77,6 +95,10 @@ func halfSteps() []step {
 	}, {
 		version: 3, half: true,
 		up:   []string{"half_4_version.sql"},
+		down: "SELECT 1;",
+	}, {
+		version: 4, half: true,
+		up:   []string{"half_5_version.sql"},
 		down: "SELECT 1;",
 	}}
 }

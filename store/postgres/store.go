@@ -48,6 +48,7 @@ type Store struct {
 
 	operations *Operations
 	holds      *Holds
+	outbox     *Outbox
 }
 
 // New makes a store on pool, which stays the caller's: the store takes a connection for each call, and takes one more out of the pool
@@ -80,6 +81,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s.renewals.gate = make(chan struct{}, 1)
 	s.operations = newOperations(s)
 	s.holds = newHolds(s)
+	s.outbox = newOutbox(s)
 	return s, nil
 }
 
@@ -141,6 +143,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	}
 	s.end()
 	<-done
+	s.outbox.listener.close(ctx)
 	err = errors.Join(err, s.renewals.close(context.WithoutCancel(ctx)))
 	if s.ownPool {
 		s.pool.Close()

@@ -1,0 +1,1 @@
+-- Version 4 brings outbox and inbox, which the fence half does not have.
