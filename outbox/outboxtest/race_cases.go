@@ -99,7 +99,15 @@ func twoRelays(s *stage) {
 		all = append(all, fmt.Sprint("m", i))
 	}
 	s.append(line("k", all...)...)
-	got := s.relays(2, 3, len(all))
+	for i := 0; i < 6; i += 3 { // in turns
+		req := request(fmt.Sprint("x", i))
+		req.Limit = 3
+		s.takes(req, all[i:i+3]...)
+		s.none(fmt.Sprint("y", i))
+		s.publish(fmt.Sprint("x", i), all[i:i+3]...)
+	}
+	all = all[6:]
+	got := s.relays(2, 3, len(all)) // at once
 	s.want(s.failed() || slices.Equal(got["k"], all), "two relays published %q", got["k"])
 }
 
