@@ -229,7 +229,7 @@ func playHistorian(ctx context.Context, st *stage) error {
 		func() error { return a.take(ctx, "a") },
 		func() error { return a.store.Close(ctx, a.session) },
 	}
-	for _, step := range slices.Concat(steps, operationSteps(ctx, a.store.Operations()), holdSteps(ctx, a.store.Holds())) {
+	for _, step := range slices.Concat(steps, operationSteps(ctx, a.store.Operations()), holdSteps(ctx, a.store.Holds()), mailSteps(ctx, a.store.Outbox())) {
 		if err := step(); err != nil {
 			return err
 		}

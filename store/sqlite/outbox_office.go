@@ -220,7 +220,7 @@ func (o *Outbox) Replay(ctx context.Context, req outbox.MoveRequest) (int, error
 // Where what is to be moved is found: in state ?1, of topic ?2 and key ?3, from ?4 to ?5, ended at ?6 or later, by the ids of ?8.
 const (
 	movable = ` AND state > 1 AND state = ?1 AND (?2 = '' OR topic = ?2) AND (?3 = '' OR key = ?3) AND position >= ?4 AND (?5 = 0 OR position <= ?5) AND at >= ?6 ORDER BY position LIMIT ?7`
-	moveIDs = `SELECT position FROM tenure_message WHERE id IN (SELECT unhex(value) FROM json_each(?8))` + movable
+	moveIDs = `SELECT position FROM (SELECT m.* FROM json_each(?8) j CROSS JOIN tenure_message m ON m.id = unhex(j.value)) WHERE position > 0` + movable
 	moveKey = `SELECT position FROM tenure_message INDEXED BY tenure_message_key WHERE ?8 = ?8 AND key <> '' AND key = ?3` + movable
 	moveNew = `SELECT position FROM tenure_message INDEXED BY tenure_message_over WHERE ?8 = ?8` + movable
 	moveAll = `SELECT position FROM tenure_message NOT INDEXED WHERE ?8 = ?8` + movable

@@ -27,6 +27,7 @@ func roles() map[string]func(context.Context, *stage) error {
 		"op churn":     playOpChurn,
 		"hold callers": playHoldCallers,
 		"hold churn":   playHoldChurn,
+		"mail churn":   playMailChurn,
 	}
 	maps.Copy(all, systemRoles())
 	return all
