@@ -29,6 +29,8 @@ func systemRoles() map[string]func(context.Context, *stage) error {
 		"op io error":    playOpIOError,
 		"hold full disk": playHoldFullDisk,
 		"hold io error":  playHoldIOError,
+		"mail full disk": playMailFullDisk,
+		"mail io error":  playMailIOError,
 	}
 }
 

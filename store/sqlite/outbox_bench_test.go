@@ -58,7 +58,7 @@ func BenchmarkRelay(b *testing.B) {
 	for _, keys := range []int{0, 1, 200} {
 		for _, delivered := range []int{0, 100_000} {
 			b.Run(fmt.Sprintf("keys=%d/delivered=%d", keys, delivered), func(b *testing.B) {
-				p := &post{b, openPath(b, newPath(b)).Outbox()}
+				p := &post{t: b, mail: openPath(b, newPath(b)).Outbox()}
 				fillMail(p, delivered, keys)
 				for range delivered / outbox.MaxBatch {
 					p.settle(published(p.claim(0, outbox.MaxBatch)))

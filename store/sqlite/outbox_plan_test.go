@@ -76,7 +76,7 @@ func TestClaimLooksAtFirstMessagesAlone(t *testing.T) {
 	t.Parallel()
 	const keys, behind = 20, 500
 	s := openPath(t, newPath(t))
-	p := &post{t, s.Outbox()}
+	p := &post{t: t, mail: s.Outbox()}
 	for k := range keys {
 		some := make([]outbox.Message, behind)
 		for i := range some {

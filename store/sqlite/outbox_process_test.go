@@ -110,7 +110,7 @@ func (a *toldMail) check(path string) {
 	if got := plainValue(a.t, path, `SELECT (SELECT count(*) FROM sales) || ' ' || (SELECT count(*) FROM tenure_message) || ' ' || (SELECT count(*) FROM sales WHERE n % 4 = 0)`); !sameAndZero(got) {
 		a.t.Errorf("sales, messages, and sales that were rolled back: %s", got)
 	}
-	p := &post{a.t, s.Outbox()}
+	p := &post{t: a.t, mail: s.Outbox()}
 	for n := range a.appended {
 		if got := p.get(n); a.settled[n] && got.State != outbox.Delivered {
 			a.t.Errorf("message %d was told to be delivered, and is %v", n, got.State)
@@ -173,7 +173,7 @@ func (a *toldMail) drain(path string) {
 	a.t.Helper()
 	s := openPath(a.t, path)
 	defer shutDown(a.t, s)
-	p := &post{a.t, s.Outbox()}
+	p := &post{t: a.t, mail: s.Outbox()}
 	wait(a.t, func() bool {
 		req := mailClaim(0, outbox.MaxBatch)
 		req.Claim, req.MaxAttempts = newRandomID(), outbox.MaxAttempts

@@ -116,8 +116,10 @@ func mailID(n int) (id fence.ID) {
 
 // post is messages that a test works on.
 type post struct {
-	t    testing.TB
-	mail *Outbox
+	t      testing.TB
+	mail   *Outbox
+	in     *Inbox        // or nil
+	places map[int]int64 // positions by number, where a test keeps them
 }
 
 // letterTo is an ordered message if it has a key.

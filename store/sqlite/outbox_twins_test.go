@@ -72,7 +72,7 @@ type mailOffice struct {
 func newMailOffice(t testing.TB) *mailOffice {
 	t.Helper()
 	o := &mailOffice{hands: newHands(), path: newPath(t)}
-	o.post = &post{t, openWith(t, o.hands.config(o.path, "boot")).Outbox()}
+	o.post = &post{t: t, mail: openWith(t, o.hands.config(o.path, "boot")).Outbox()}
 	o.db = plainDB(t, o.path, "?_txlock=immediate&_pragma=busy_timeout(5000)")
 	o.append = func(tx *sql.Tx, m outbox.Message) error { _, err := o.mail.AppendTx(t.Context(), tx, m); return err }
 	o.settle = func(req outbox.SettleRequest) error { _, err := o.mail.Settle(t.Context(), req); return err }

@@ -128,6 +128,29 @@ func TestUpgradeFromVersion3(t *testing.T) {
 	}
 }
 
+// A file of version 4, with a hold that is live, is brought up to date when it is opened, and keeps messages and notes then; a store of that version that has it open goes on.
+func TestUpgradeFromVersion4(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	older := openPath(t, path)
+	o := &office{t, older.Holds()}
+	o.stock(1, "seat")
+	o.place(1, time.Hour, "seat")
+	plainExec(t, path, withoutMail+`UPDATE tenure_schema SET version = 4`)
+	newer := openPath(t, path)
+	if got := plainValue(t, path, `SELECT version FROM tenure_schema`); got != strconv.Itoa(SchemaVersion) {
+		t.Errorf("version %s", got)
+	}
+	p := &post{t: t, mail: newer.Outbox()}
+	p.append(letterTo(1, "key"))
+	p.settle(published(p.claim(1, 1)))
+	o.confirm(1, hold.Confirmed)
+	const schema = `SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema WHERE name LIKE 'tenure_%' ORDER BY name)`
+	if got, want := plainValue(t, path, schema), plainValue(t, openPath(t, newPath(t)).path, schema); got != want {
+		t.Errorf("the schema became\n%s\nwant\n%s", got, want)
+	}
+}
+
 // A store of the version before that has the file open goes on beside one that brings it up to date.
 func TestUpgradeBesideAnOpenStore(t *testing.T) {
 	t.Parallel()
