@@ -103,7 +103,7 @@ func (s *frail) Await(ctx context.Context, atMost time.Duration) (bool, error) {
 	done := ctx.Done()
 	if s.is("a wait outlives its context") {
 		done = nil
-		atMost = min(atMost, 7*time.Second)
+		atMost = min(atMost, 5200*time.Millisecond)
 	}
 	if s.is("an append wakes nobody") {
 		atMost = min(atMost, time.Second)
