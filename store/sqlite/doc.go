@@ -1,4 +1,4 @@
-// Package sqlite is the embedded authority: leases, operations and holds in one SQLite file that several processes of one machine
+// Package sqlite is the embedded authority: leases, operations, holds and messages in one SQLite file that several processes of one machine
 // share, durable before they are told, next to the tables that they protect.
 //
 // All writes of a process go through one writer that commits whatever is waiting in one transaction (group
@@ -15,6 +15,9 @@
 // attempt completed, beside what they change in the application's own tables, in one transaction: [Operations.SubmitTx], [Operations.CompleteTx].
 //
 // [Store.Holds] reserves items for an actor until a deadline, and sells them once: a sale and the confirmation of its hold share one transaction by [Holds.ConfirmTx].
+//
+// [Store.Outbox] keeps messages that leave if and only if the transaction that wrote them has committed, by [Outbox.AppendTx], and [Store.Inbox] makes one that is delivered twice have its effect once, by
+// [Inbox.Once].
 //
 // Authority time is the kernel's boot clock plus an anchor in the file: steps of the wall clock change nothing
 // while one boot lasts. Only os.Stat ever touches the database and its -wal and -shm files: opening and

@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/inbox/inboxtest"
 )
 
-// TestInboxConformance is in transactions of a consumer's own, prepared and not. Those of inboxtest.LevelCases are for stores in which transactions go on beside each other: here nobody else writes meanwhile.
+// TestInboxConformance is in transactions of a consumer's own, prepared and not. Those of inboxtest.LevelCases are for stores in which transactions go on beside each other:
+// here nobody else writes meanwhile.
 func TestInboxConformance(t *testing.T) {
 	for _, prepared := range []bool{false, true} {
 		for _, c := range inboxtest.Cases() {

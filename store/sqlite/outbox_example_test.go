@@ -15,7 +15,8 @@ import (
 	"github.com/tenure-go/tenure/store/sqlite"
 )
 
-// An order and the message about it share one commit. A relay publishes the message, and then again, as one does that was stopped before it could say so; the consumer does its work once.
+// An order and the message about it share one commit. A relay publishes the message, and then again, as one does that was stopped before it could say so; the consumer does
+// its work once.
 func ExampleOutbox_AppendTx() {
 	if err := printTicket(context.Background()); err != nil {
 		log.Fatal(err)

@@ -131,7 +131,8 @@ func TestWithdrawnMailCallsAreNotApplied(t *testing.T) {
 	}
 }
 
-// A call that the writer has taken when its context ends may be applied: the caller is told so, and repeating it settles it; what the writer reads by then is not the caller's any more.
+// A call that the writer has taken when its context ends may be applied: the caller is told so, and repeating it settles it; what the writer reads by then is not the
+// caller's any more.
 func TestTakenMailCallsAreUnknownAndSettle(t *testing.T) {
 	t.Parallel()
 	s := openPath(t, newPath(t))

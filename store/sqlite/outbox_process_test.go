@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/outbox"
 )
 
-// playMailChurn sells, appends what tells of it in the same transaction, and relays what it and others have appended, until it is killed. It says what was acknowledged, as soon as it was: "a" a sale, "s" a message
-// that was sent, "d" a verdict. Every third transaction is rolled back.
+// playMailChurn sells, appends what tells of it in the same transaction, and relays what it and others have appended, until it is killed. It says what was acknowledged, as
+// soon as it was: "a" a sale, "s" a message that was sent, "d" a verdict. Every third transaction is rolled back.
 func playMailChurn(ctx context.Context, st *stage) error {
 	s, err := Open(ctx, Config{Path: st.job.Path})
 	if err != nil {
@@ -127,7 +127,8 @@ func sameAndZero(text string) bool {
 	return n == 3 && err == nil && sales == messages && rolledBack == 0
 }
 
-// Two processes sell and relay, and are killed at any point, both or one of them. Each sale has its message and each message its sale, what was acknowledged stays so, and in the end all of them were sent.
+// Two processes sell and relay, and are killed at any point, both or one of them. Each sale has its message and each message its sale, what was acknowledged stays so, and
+// in the end all of them were sent.
 func TestRelaysKilledAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)

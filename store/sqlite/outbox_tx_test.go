@@ -13,7 +13,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// A sale and the message about it share one commit, in a transaction of the seller's own, prepared or not, and in a fenced one. What is known already is not written again, and what is refused changes nothing.
+// A sale and the message about it share one commit, in a transaction of the seller's own, prepared or not, and in a fenced one. What is known already is not written again,
+// and what is refused changes nothing.
 func TestAppendTx(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
