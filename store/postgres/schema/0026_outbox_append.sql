@@ -68,6 +68,7 @@ DECLARE
 	v_headers jsonb := p_headers;
 	v_position bigint;
 	v_now timestamptz;
+	v_xid xid8;
 BEGIN
 	IF p_topic IS NULL OR p_topic = '' OR octet_length(p_topic) > 256 OR p_key IS NULL OR octet_length(p_key) > 512 OR p_ordered IS NOT false OR p_headers IS NOT NULL OR p_id IS NULL
 		OR p_id = '00000000-0000-0000-0000-000000000000' OR p_payload IS NULL OR octet_length(p_payload) > 1048576 OR p_topic || p_key ~ U&'[\0001-\001F\007F-\009F]' THEN
@@ -82,7 +83,7 @@ BEGIN
 		PERFORM pg_advisory_xact_lock(tenure.outbox_lock_of(p_topic, p_key));
 	END IF;
 	FOR i IN 1..20 LOOP
-		PERFORM pg_current_xact_id(); -- before the position: who has none has drawn nothing
+		v_xid := pg_current_xact_id(); -- before the position: who has none has drawn nothing
 		v_now := clock_timestamp();
 		INSERT INTO tenure.outbox_message AS o (position, id, topic, key, ordered, appended, due, headers, payload)
 		VALUES (nextval('tenure.outbox_turn'), v_id, p_topic, p_key, p_ordered, v_now, v_now, v_headers, p_payload) ON CONFLICT (id) DO NOTHING RETURNING o.position INTO v_position;
