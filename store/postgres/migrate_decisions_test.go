@@ -50,7 +50,7 @@ func decisions() map[decision][]string {
 			"guard_all", "unguarded", "refuse_row", "protect_new", "check_issued",
 			"op_state", "op_known", "op_step", "op_may_begin", "op_tries", "op_order", "op_invalid", "op_check_text", "op_check_delay", "op_check_answer", "op_check_submission", "op_check_completion", "op_check_kinds",
 			"op_not_found", "op_refuse", "op_cut", "op_known_before", "op_lock", "op_save", "op_unblock", "op_contradict", "op_same", "op_report", "op_find", "op_tell", "op_shares", "op_begin", "op_let_be", "op_complete_open",
-			"op_old", "op_forget_beside",
+			"op_old", "op_forget_beside", "op_controls", "op_fit",
 			"hold_state_text", "hold_actor_key", "hold_not_found", "hold_over", "hold_mismatch", "hold_refuse", "hold_state", "hold_tell", "hold_lock", "hold_free", "hold_end", "hold_judge", "hold_again",
 			"hold_check_lines", "hold_check_many", "hold_regain",
 			"outbox_lock_of", "outbox_wake", "outbox_check", "outbox_same", "outbox_lane_of", "outbox_note", "outbox_notice", "outbox_open_topics", "outbox_check_claim", "outbox_fit", "outbox_lane_look",

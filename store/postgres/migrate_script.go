@@ -39,7 +39,32 @@ func steps() []step {
 		version: 4,
 		up:      []string{"0025_outbox.sql", "0026_outbox_append.sql", "0027_outbox_claim.sql", "0028_outbox_relay.sql", "0029_outbox_office.sql", "0030_inbox.sql", "0031_outbox_roles.sql"},
 		down:    outboxDown,
+	}, {
+		version: 5,
+		up:      []string{"0032_operation_bounds.sql"},
+		down:    boundsDown(),
 	}}
+}
+
+// boundsDown brings back the functions that version 5 has replaced, where operations are; the fence half has none.
+func boundsDown() string {
+	old := before("0013_operation_rules.sql", "op_check_text") + before("0014_operation_submit.sql", "op_submit_many") + before("0015_operation_queue.sql", "op_claim_many") +
+		before("0016_operation_desk.sql", "op_due")
+	return `DO $down$ BEGIN
+	IF to_regtype('tenure.op_job') IS NOT NULL THEN
+		EXECUTE $old$` + old + `$old$;
+		ALTER FUNCTION tenure.op_list RESET standard_conforming_strings;
+	END IF;
+END $down$;
+DROP FUNCTION IF EXISTS tenure.op_controls(), tenure.op_fit(int[]);`
+}
+
+// before is what brings a function back as an earlier version's file has it, whose body ends with the first END $$.
+func before(name, function string) string {
+	const create, end = "CREATE FUNCTION tenure.", "\nEND $$;\n"
+	_, text, _ := strings.Cut(file(name), create+function+"(")
+	text, _, _ = strings.Cut(text, end)
+	return "CREATE OR REPLACE FUNCTION tenure." + function + "(" + text + end
 }
 
 // operationDown takes operations away, and nothing else. The fence half has none: [Down] is for it too.
@@ -99,6 +124,10 @@ func halfSteps() []step {
 	}, {
 		version: 4, half: true,
 		up:   []string{"half_5_version.sql"},
+		down: "SELECT 1;",
+	}, {
+		version: 5, half: true,
+		up:   []string{"half_6_version.sql"},
 		down: "SELECT 1;",
 	}}
 }

@@ -58,6 +58,10 @@ func (o *Operations) Guarantees() operation.Guarantees {
 const (
 	submitText   = `SELECT ` + recordColumns + ` FROM tenure.op_submit($1, $2, $3::bytea, $4::interval, $5::int, $6, $7, $8::bytea)`
 	completeText = `SELECT tenure.op_complete($1, $2::bigint, $3, $4::bytea, $5, $6::boolean, $7::interval)`
+
+	// In a transaction that may be of whatever database: one that is a copy has operations of the same ids, and numbers.
+	completeHereText = `SELECT CASE WHEN tenure.authority_id() = $8::uuid THEN tenure.op_complete($1, $2::bigint, $3, $4::bytea, $5, $6::boolean, $7::interval)
+		ELSE tenure.fail('TN004', 'invalid transaction: it is in the database of another authority, ' || tenure.authority_id(), jsonb_build_object('field', 'transaction'), 'Nothing was changed.') END`
 )
 
 func submitArgs(req *operation.SubmitRequest) []any {

@@ -33,7 +33,8 @@ func (o *Operations) SubmitSQL(ctx context.Context, tx *sql.Tx, req operation.Su
 
 // CompleteTx is [Operations.Complete] of one operation in the worker's own transaction, on the store's database, so that what the worker has changed there and the record of it share one
 // commit. It returns nil only if it has moved the operation, as its current attempt, while that was open. After any error the transaction is aborted and must be rolled back: a
-// [*operation.StaleError] says that the attempt was ended, or overtaken, and nothing that was done in its name may stay.
+// [*operation.StaleError] says that the attempt was ended, or overtaken, and nothing that was done in its name may stay; a [*operation.InvalidError] of the transaction, that this is the
+// database of another authority.
 //
 // Until the transaction has ended nobody ends the attempt or begins another: expiry, evidence and renewals of this operation wait or pass it by. Let it be the last statement. The store cannot raise
 // synchronous_commit after the commit has begun: the call raises it for the transaction, where the role has lowered it.
@@ -41,7 +42,7 @@ func (o *Operations) SubmitSQL(ctx context.Context, tx *sql.Tx, req operation.Su
 // READ COMMITTED is the supported level. Above it, an operation that has changed since the snapshot is [ErrBeginAgain], and one with an order is refused (SQLSTATE TN007). Sharing as for
 // [Operations.SubmitTx].
 func (o *Operations) CompleteTx(ctx context.Context, tx pgx.Tx, done operation.Completion) error {
-	return completeIn(&done, func(text string, args []any) error {
+	return o.completeIn(&done, func(text string, args []any) error {
 		_, err := tx.Exec(ctx, text, args...)
 		return err
 	})
@@ -49,7 +50,7 @@ func (o *Operations) CompleteTx(ctx context.Context, tx pgx.Tx, done operation.C
 
 // CompleteSQL is [Operations.CompleteTx] for a transaction of database/sql, with the driver pgx/v5/stdlib.
 func (o *Operations) CompleteSQL(ctx context.Context, tx *sql.Tx, done operation.Completion) error {
-	return completeIn(&done, func(text string, args []any) error {
+	return o.completeIn(&done, func(text string, args []any) error {
 		_, err := tx.ExecContext(ctx, text, sqlArgs(args)...)
 		return err
 	})
@@ -69,11 +70,11 @@ func submitIn(req *operation.SubmitRequest, do func(text string, dest, args []an
 	return operation.Submitted{Record: rec.Record, Known: rec.outcome == "known"}, nil
 }
 
-func completeIn(done *operation.Completion, do func(text string, args []any) error) error {
+func (o *Operations) completeIn(done *operation.Completion, do func(text string, args []any) error) error {
 	if err := done.Check(); err != nil {
 		return err
 	}
-	return opTxError(do(completeText, completeArgs(done)))
+	return opTxError(do(completeHereText, append(completeArgs(done), o.store.id.String())))
 }
 
 // sqlArgs are arguments as database/sql takes them.

@@ -178,7 +178,6 @@ func (f *office) another() *office {
 func (f *opFailover) over() *office {
 	f.t.Helper()
 	f.standby.Promote(f.t)
-	r := *f.rig
 	h := *f.harness
 	h.server, h.store = f.standby, openStore(f.t, f.standby.URL(f.database), Options{})
 	var err error
@@ -186,8 +185,7 @@ func (f *opFailover) over() *office {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(h.own.Close)
-	r.harness = &h
-	return &office{&r, h.store.Operations()}
+	return &office{&rig{t: f.t, harness: &h}, h.store.Operations()}
 }
 
 // finish makes each transition on the new primary, whether it was made before or not: it ends where it leads to, once.

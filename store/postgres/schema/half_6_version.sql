@@ -1,0 +1,1 @@
+-- Version 5 bounds replies of operations, which the fence half does not have.
