@@ -60,13 +60,13 @@ func cutOffRepeated(s *stage) {
 	}
 }
 
-// settled submits what may have been submitted.
+// settled submits what may have been submitted. A claim that was cut off in an earlier round may arrive only now, and begin it.
 func (s *stage) settled(req operation.SubmitRequest) {
 	if s.failed() {
 		return
 	}
 	sub, err := s.store.Submit(s.ctx, req)
-	s.want(err == nil && sub.ID == req.ID && sub.State == operation.Pending, "submitting again what was cut off: %+v, %v", sub, err)
+	s.want(err == nil && sub.ID == req.ID && (sub.State == operation.Pending || sub.State == operation.Attempting), "submitting again what was cut off: %+v, %v", sub, err)
 }
 
 // reclaimed claims an operation that a claim which was cut off may have, or may still get: nobody works on that one.
