@@ -126,7 +126,7 @@ func (s *stamp) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if number, ok := req.Context().Value(attemptKey{}).(fence.Token); ok {
 		req = req.Clone(req.Context())
-		req.Header.Set("Tenure-Attempt", strconv.FormatInt(int64(number), 10))
+		req.Header.Set("Payment-Attempt", strconv.FormatInt(int64(number), 10))
 	}
 	return base.RoundTrip(req)
 }

@@ -76,7 +76,7 @@ type Call struct {
 	Op      Op
 	Verb    Verb
 	Key     string
-	Attempt string // its header Tenure-Attempt
+	Attempt string // its header Payment-Attempt
 	Nth     int    // which request of its key, operation and verb it is, from 1
 }
 

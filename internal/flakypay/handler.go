@@ -14,7 +14,7 @@ import (
 // The headers. See the package comment.
 const (
 	HeaderKey      = "Idempotency-Key"
-	HeaderAttempt  = "Tenure-Attempt"
+	HeaderAttempt  = "Payment-Attempt" // not the number that budgets count by
 	HeaderNotAfter = "Not-After-Ms"
 	HeaderNow      = "Now-Ms"
 	HeaderAnswer   = "Flaky-Answer"

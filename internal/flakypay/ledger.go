@@ -63,7 +63,7 @@ type Effect struct {
 	Order   int64 // among all effects, from 1
 	Op      Op
 	Key     string
-	Attempt string // the request's header Tenure-Attempt
+	Attempt string // the request's header Payment-Attempt
 	ID      string // ch_N or re_N, by its order
 	Amount  int64
 	Charge  string        // of a refund: what it refunds
