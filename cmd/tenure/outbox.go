@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/outbox"
+	"github.com/tenure-go/tenure/store/postgres"
 	"github.com/tenure-go/tenure/store/sqlite"
 )
 
@@ -51,6 +52,8 @@ func messagesOf(s store) (messages, error) {
 	case interface{ Outbox() messages }:
 		return s.Outbox(), nil
 	case *sqlite.Store:
+		return s.Outbox(), nil
+	case *postgres.Store:
 		return s.Outbox(), nil
 	}
 	return nil, usagef("this store keeps no messages; use one of another kind")

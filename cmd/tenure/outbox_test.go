@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/testdb"
 	"github.com/tenure-go/tenure/outbox"
 	"github.com/tenure-go/tenure/store/sqlite"
 )
@@ -228,5 +230,60 @@ func TestOutboxAppendAndPrune(t *testing.T) {
 	}
 	for _, args := range [][]string{{}, {"--delivered", "1s"}, {"--delivered", "1h", "--dead", "0s"}} {
 		w.fails(exitUsage, "", append([]string{"outbox", "prune"}, args...)...)
+	}
+}
+
+// TestPostgresOutbox: the same commands on PostgreSQL.
+func TestPostgresOutbox(t *testing.T) {
+	t.Parallel()
+	w, _ := postgresWorld(t, testdb.Shared(t))
+	l, err := environment{getenv: func(string) string { return "" }}.locate(w.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openStore(t.Context(), l, openOptions{made: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+	m, err := messagesOf(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	makeMessages(t, m)
+	if got, _ := numbersOf(t, w.ok("outbox", "ls", "--state", "pending,dead", "--json")); got != "23456" {
+		t.Errorf("ls: %s", got)
+	}
+	if got := w.ok("outbox", "show", messageNo(2).String(), "--bodies"); !strings.Contains(got, "no such mailbox") || !strings.Contains(got, "header-2") {
+		t.Errorf("show: %s", got)
+	}
+	w.ok("outbox", "pause", "bill", "--reason", "moved")
+	if got := w.ok("outbox", "topics"); !strings.Contains(got, "yes: moved") {
+		t.Errorf("topics: %s", got)
+	}
+	w.ok("outbox", "resume", "bill")
+	if got := w.ok("outbox", "retry", "--all"); got != "1 messages are pending again\n" {
+		t.Errorf("retry: %s", got)
+	}
+	if got := w.ok("outbox", "replay", messageNo(1).String(), "--yes"); got != "1 messages are pending again\n" {
+		t.Errorf("replay: %s", got)
+	}
+	if got := w.ok("outbox", "append", "mail", "--payload", "x", "--id", messageNo(7).String()); got != messageNo(7).String()+"\n" {
+		t.Errorf("append: %s", got)
+	}
+	if got := w.ok("outbox", "prune", "--delivered", "1m"); got != "0 messages forgotten\n" {
+		t.Errorf("prune: %s", got)
+	}
+}
+
+// TestOutboxWithoutStore: commands that look make no store.
+func TestOutboxWithoutStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, args := range [][]string{{"ls"}, {"topics"}, {"show", messageNo(1).String()}, {"retry", "--all"}, {"replay", "--all", "--yes"}, {"pause", "x"}, {"resume", "x"}, {"prune", "--delivered", "1h"}, {"append", "x"}} {
+		w.fails(exitNoStore, "there is no store", append([]string{"outbox"}, args...)...)
+	}
+	if files, err := os.ReadDir(w.dir); err != nil || len(files) != 0 {
+		t.Errorf("made: %v, %v", files, err)
 	}
 }
