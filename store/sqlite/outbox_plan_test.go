@@ -74,7 +74,7 @@ func TestMessagesAreFoundByIndexes(t *testing.T) {
 // B33: whatever stands behind the first message of a key that cannot be claimed is not looked at, and neither are messages of topics that are paused, or not asked for.
 func TestClaimLooksAtFirstMessagesAlone(t *testing.T) {
 	t.Parallel()
-	const keys, behind = 20, 500
+	const keys, behind = 20, 100
 	s := openPath(t, newPath(t))
 	p := &post{t: t, mail: s.Outbox()}
 	for k := range keys {

@@ -142,11 +142,11 @@ func TestAppendAfterAReadIsBeginAgain(t *testing.T) {
 func TestAwaitTheEndOfAClaim(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	p, other := &post{t: t, mail: openPath(t, path).Outbox()}, &post{t: t, mail: openPath(t, path).Outbox()}
+	p, other := &post{t: t, mail: openPath(t, path).Outbox()}, openPath(t, path).Outbox()
 	p.append(letterTo(1, "key"), letterTo(2, "key"))
 	req := mailClaim(1, 1)
 	req.TTL = outbox.MinTTL
-	if got, err := other.mail.Claim(t.Context(), req); err != nil || len(got.Deliveries) != 1 {
+	if got, err := other.Claim(t.Context(), req); err != nil || len(got.Deliveries) != 1 {
 		t.Fatal(got, err)
 	}
 	p.claim(2, 1)
