@@ -11,7 +11,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 table=${SPEC_TABLE:-$here/models.txt}
 depth=1000000  # steps; a deeper history makes the row incomplete, which is a failure
-small="operation hold" # models whose searches take less time than optimising them would
+small="operation hold outbox" # models whose searches take less time than optimising them would
 memory_mb=2000 # for one search; reaching it makes the row incomplete, which is a failure
 
 die() { echo "spec: $*" >&2; exit 1; }
