@@ -1,9 +1,6 @@
 package outboxwatermill
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // The kinds of error. None satisfies another.
 var (
@@ -14,9 +11,6 @@ var (
 	// ErrNotDone: the Once that a middleware was given says that the message is new, and has not called its function.
 	ErrNotDone = errors.New("outboxwatermill: the message is neither done nor known: the inbox has not called the handler")
 )
-
-// errBehind is of a message that was not sent because the one before it in its key was not acknowledged.
-var errBehind = errors.New("outboxwatermill: not sent, because an earlier message of its key was not acknowledged")
 
 // InvalidError matches [ErrInvalid].
 type InvalidError struct {
@@ -30,10 +24,3 @@ func (e *InvalidError) Error() string {
 
 // Is makes the error match [ErrInvalid].
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
-
-// panicError is of a publisher that panicked.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string {
-	return fmt.Sprintf("outboxwatermill: the publisher panicked: %v", e.value)
-}

@@ -7,12 +7,11 @@ import (
 	"maps"
 	"net"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/tenure-go/tenure/outbox"
+	"github.com/tenure-go/tenure/outbox/internal/keyed"
 )
 
 // What a message's metadata says beside its headers. A header of the same name is not sent.
@@ -80,69 +79,10 @@ func Classify(err error) error {
 // Publish implements [outbox.Sink]. Each message is a call of the publisher, with ctx as the message's context. Those of an ordered key are published one after the other. Before each call it looks at ctx and at its deadline; what is not
 // published for that is said to be untried. A publisher that does not heed the context keeps Publish waiting.
 func (s *Sink) Publish(ctx context.Context, messages []outbox.Delivery) []error {
-	errs := make([]error, len(messages))
-	lines := line(messages)
-	next := make(chan []int, len(lines))
-	for _, l := range lines {
-		next <- l
-	}
-	close(next)
-	var all sync.WaitGroup
-	for range min(s.o.Concurrency, len(lines)) {
-		all.Go(func() {
-			for l := range next {
-				s.sequence(ctx, messages, l, errs)
-			}
-		})
-	}
-	all.Wait()
-	return errs
+	return keyed.Publish(ctx, messages, s.o.Concurrency, s.one)
 }
 
-// line is the indices of the messages that are sent one after the other, each key's together.
-func line(messages []outbox.Delivery) (lines [][]int) {
-	type chain struct{ topic, key string }
-	at := map[chain]int{}
-	for i := range messages {
-		d := &messages[i]
-		if !d.Ordered {
-			lines = append(lines, []int{i})
-			continue
-		}
-		c := chain{d.Topic, d.Key}
-		n, known := at[c]
-		if !known {
-			n = len(lines)
-			at[c] = n
-			lines = append(lines, nil)
-		}
-		lines[n] = append(lines[n], i)
-	}
-	return lines
-}
-
-func (s *Sink) sequence(ctx context.Context, messages []outbox.Delivery, line []int, errs []error) {
-	for n, i := range line {
-		errs[i] = s.one(ctx, &messages[i])
-		if errs[i] == nil {
-			continue
-		}
-		for _, behind := range line[n+1:] {
-			errs[behind] = outbox.Outage(errBehind)
-		}
-		return
-	}
-}
-
-func (s *Sink) one(ctx context.Context, d *outbox.Delivery) (err error) {
-	if over := ended(ctx); over != nil {
-		return outbox.Outage(over)
-	}
-	defer func() {
-		if value := recover(); value != nil {
-			err = &panicError{value}
-		}
-	}()
+func (s *Sink) one(ctx context.Context, d *outbox.Delivery) error {
 	m := message.NewMessageWithContext(ctx, d.ID.String(), d.Payload)
 	maps.Copy(m.Metadata, d.Headers)
 	delete(m.Metadata, MetadataKey)
@@ -152,17 +92,6 @@ func (s *Sink) one(ctx context.Context, d *outbox.Delivery) (err error) {
 	m.Metadata.Set(MetadataPosition, strconv.FormatInt(d.Position, 10))
 	if err := s.to.Publish(s.o.Topic(d.Topic), m); err != nil {
 		return s.o.Classify(err)
-	}
-	return nil
-}
-
-// ended is why nothing may be sent any more: a process that was stopped may run on before the timer of its context has fired.
-func ended(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= 0 {
-		return context.DeadlineExceeded
 	}
 	return nil
 }
