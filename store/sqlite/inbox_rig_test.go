@@ -16,7 +16,8 @@ import (
 type inboxHarness struct {
 	*harness
 	in       *Inbox
-	prepared bool // the statements of Once are prepared
+	prepared bool                                                                                                                    // the statements of Once are prepared
+	once     func(ctx context.Context, i *inboxTx, consumer, messageID string, fn func(context.Context) error) (inbox.Result, error) // a twin's, or nil
 }
 
 func newInboxHarness(t testing.TB) *inboxHarness {
@@ -101,9 +102,13 @@ type inboxTx struct {
 	tx         *sql.Tx
 	in         TX
 	statements *Prepared
+	noted      [][2]string // what a twin notes when the transaction has ended
 }
 
 func (i *inboxTx) Once(ctx context.Context, consumer, messageID string, fn func(context.Context) error) (inbox.Result, error) {
+	if i.h.once != nil {
+		return i.h.once(ctx, i, consumer, messageID, fn)
+	}
 	return i.h.in.Once(ctx, i.in, consumer, messageID, fn)
 }
 
@@ -120,6 +125,10 @@ func (i *inboxTx) Look(ctx context.Context) error {
 func (i *inboxTx) end(err error) error {
 	if i.statements != nil {
 		err = errors.Join(err, i.statements.Close())
+	}
+	for _, note := range i.noted {
+		_, noteErr := i.db.Exec(`INSERT OR IGNORE INTO tenure_inbox SELECT ?, ?, mark FROM tenure_authority`, note[0], note[1])
+		err = errors.Join(err, noteErr)
 	}
 	return errors.Join(err, i.db.Close())
 }
