@@ -74,14 +74,14 @@ func TestErrors(t *testing.T) {
 		{&outbox.UnavailableError{Op: "claim", Err: cause}, outbox.ErrUnavailable, "claim was not applied"},
 	} {
 		for _, kind := range kinds {
-			if errors.Is(c.err, kind) != (kind == c.kind) {
-				t.Errorf("%v matches %q: %v", c.err, kind, kind != c.kind)
+			if own := errors.Is(kind, c.kind); errors.Is(c.err, kind) != own {
+				t.Errorf("%v matches %q: %v", c.err, kind, !own)
 			}
 		}
 		if !strings.Contains(c.err.Error(), c.says) {
 			t.Errorf("%q does not say %q", c.err, c.says)
 		}
-		if unknown := c.kind == outbox.ErrUnknown || c.kind == outbox.ErrUnavailable; unknown != errors.Is(c.err, cause) {
+		if unknown := errors.Is(c.kind, outbox.ErrUnknown) || errors.Is(c.kind, outbox.ErrUnavailable); unknown != errors.Is(c.err, cause) {
 			t.Errorf("%v has its cause: %v", c.err, !unknown)
 		}
 	}

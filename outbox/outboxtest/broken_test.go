@@ -87,7 +87,7 @@ func appendTwins() []twin {
 	return []twin{
 		{"one id twice is written twice", by("the-same-message-again-is-not-written-again", "many-appends-of-one-message-at-once-are-one")},
 		{"an id is looked up before the lock", by("many-appends-of-one-message-at-once-are-one")},
-		{"a mismatch is missed", by("an-id-is-not-used-for-another-message", "an-append-is-all-or-none")},
+		{"a mismatch is missed", by("an-id-is-not-used-for-another-message", "an-append-is-all-or-none", "a-mismatch-in-a-transaction-leaves-nothing-of-it")},
 		{"headers are not compared", by("an-id-is-not-used-for-another-message")},
 		{"an append is written one by one", by("an-append-is-all-or-none", "an-id-is-not-used-for-another-message")},
 		{"an append is not checked", by("a-message-that-makes-no-sense-is-refused")},
@@ -97,6 +97,7 @@ func appendTwins() []twin {
 		{"what was rolled back is delivered", by("F30-what-was-rolled-back-was-never-there")},
 		{"what was committed is lost", by("what-was-committed-is-there")},
 		{"what is in an open transaction is delivered", by("an-open-transaction-shows-nothing-and-holds-up-nobody", "B26-what-commits-late-is-not-passed-over")},
+		{"who appends to a key waits for nobody", by("those-who-append-to-one-key-wait-for-each-other")},
 		{"a cursor goes by the highest position", by("B26-what-commits-late-is-not-passed-over", "B31-a-transaction-of-ten-minutes-holds-up-no-other-key")},
 	}
 }

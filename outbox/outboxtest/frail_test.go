@@ -27,6 +27,8 @@ type frail struct {
 	cursor int64 // the highest position that a claim has seen
 	rows   []*row
 	paused map[string]string
+	locked map[key]*frailTx // keys to which an open transaction has appended
+	ended  *sync.Cond       // a transaction has
 	hint   chan struct{}
 	fresh  bool // something came since the last claim
 }
@@ -49,7 +51,9 @@ type row struct {
 }
 
 func newFrail(fault string, clock func() time.Duration) *frail {
-	return &frail{fault: fault, clock: clock, paused: map[string]string{}, hint: make(chan struct{})}
+	s := &frail{fault: fault, clock: clock, paused: map[string]string{}, locked: map[key]*frailTx{}, hint: make(chan struct{})}
+	s.ended = sync.NewCond(&s.mu)
+	return s
 }
 
 func (s *frail) is(fault string) bool { return s.fault == fault }
@@ -204,6 +208,7 @@ func (s *frail) Append(ctx context.Context, messages []outbox.Message) ([]fence.
 		return nil, err
 	}
 	defer end()
+	s.lock(messages, nil)
 	if s.is("an append is written one by one") {
 		var all []fence.ID
 		for i := range messages {
@@ -227,6 +232,28 @@ func (s *frail) Append(ctx context.Context, messages []outbox.Message) ([]fence.
 	return ids, nil
 }
 
+// lock waits until no other transaction has appended to the keys, and takes them for t, if there is one.
+func (s *frail) lock(messages []outbox.Message, t *frailTx) {
+	if s.is("who appends to a key waits for nobody") {
+		return
+	}
+	for _, m := range messages {
+		k := key{m.Topic, m.Key}
+		for m.Ordered && s.locked[k] != nil && s.locked[k] != t {
+			s.ended.Wait()
+		}
+		if m.Ordered && t != nil {
+			s.locked[k] = t
+		}
+	}
+}
+
+// unlock ends a transaction.
+func (t *frailTx) unlock() {
+	maps.DeleteFunc(t.s.locked, func(_ key, of *frailTx) bool { return of == t })
+	t.s.ended.Broadcast()
+}
+
 // frailTx is a caller's transaction.
 type frailTx struct {
 	s    *frail
@@ -241,6 +268,7 @@ func (t *frailTx) Append(_ context.Context, messages []outbox.Message) ([]fence.
 	}
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
+	t.s.lock(messages, t)
 	if err := t.s.check(messages, t.rows); err != nil {
 		return nil, err
 	}
@@ -256,6 +284,7 @@ func (t *frailTx) Append(_ context.Context, messages []outbox.Message) ([]fence.
 func (t *frailTx) Commit(context.Context) error {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
+	defer t.unlock()
 	if !t.s.is("what was committed is lost") {
 		t.s.put(t.rows)
 	}
@@ -265,6 +294,7 @@ func (t *frailTx) Commit(context.Context) error {
 func (t *frailTx) Rollback(context.Context) error {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
+	defer t.unlock()
 	if t.s.is("what was rolled back is delivered") {
 		t.s.put(t.rows)
 	}

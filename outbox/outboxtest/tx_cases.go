@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/outbox"
@@ -11,6 +12,7 @@ func transactionCases() []Case[TransactionHarness] {
 	return []Case[TransactionHarness]{
 		named("F30-what-was-rolled-back-was-never-there", rolledBack),
 		named("what-was-committed-is-there", committed),
+		named("a-mismatch-in-a-transaction-leaves-nothing-of-it", mismatchInside),
 	}
 }
 
@@ -18,6 +20,7 @@ func openTransactionCases() []Case[TransactionHarness] {
 	return []Case[TransactionHarness]{
 		named("an-open-transaction-shows-nothing-and-holds-up-nobody", openShowsNothing),
 		named("B26-what-commits-late-is-not-passed-over", lateCommit),
+		named("those-who-append-to-one-key-wait-for-each-other", appendersWait),
 		named("B31-a-transaction-of-ten-minutes-holds-up-no-other-key", tenMinutes),
 	}
 }
@@ -131,6 +134,69 @@ func committed(s *stage, h TransactionHarness) {
 	t.append(note("d", bill)) // delivered
 	t.commit()
 	s.none("y")
+}
+
+func mismatchInside(s *stage, h TransactionHarness) {
+	s.append(notes("a")...)
+	for i, messages := range [][]outbox.Message{{note("b", mail), note("a", bill)}, {note("b", bill)}} {
+		t := s.begin(h)
+		if i == 1 {
+			t.append(notes("b")...) // known in this transaction
+		}
+		if s.failed() {
+			return
+		}
+		_, err := t.tx.Append(s.ctx, messages)
+		s.kind(err, outbox.ErrMismatch, "appending another message under a known id in a transaction")
+		t.rollback()
+		s.gone("b")
+	}
+	t := s.begin(h)
+	if s.failed() {
+		return
+	}
+	_, err := t.tx.Append(s.ctx, []outbox.Message{{Topic: "", Payload: []byte("x")}})
+	s.kind(err, outbox.ErrInvalid, "appending a message without a topic in a transaction")
+	t.rollback()
+	s.take("x", "a")
+}
+
+// appendersWait lets another append to a key while a transaction that has appended to it is open.
+func appendersWait(s *stage, h TransactionHarness) {
+	for _, commits := range []bool{true, false} {
+		key := fmt.Sprint("key ", commits)
+		name := func(n string) string { return fmt.Sprint(n, commits) }
+		t := s.begin(h)
+		t.append(ordered(name("1"), mail, key), ordered(name("0"), mail, "another"+key))
+		second := make(chan error, 1)
+		go func() {
+			_, err := s.store.Append(s.ctx, []outbox.Message{ordered(name("2"), mail, key)})
+			second <- err
+		}()
+		select { // long enough that one which does not wait has answered
+		case err := <-second:
+			s.fail("a transaction that has appended to the key is open, and another append to it is answered: %v", err)
+			second <- err
+		case <-time.After(100 * time.Millisecond):
+		}
+		s.append(ordered(name("3"), mail, "other"+key)) // who appends to another key does not wait
+		if commits {
+			t.commit()
+		} else {
+			t.rollback()
+		}
+		select {
+		case err := <-second:
+			s.want(err == nil, "an append to a key, the transaction before it having ended (committed: %v): %v", commits, err)
+		case <-time.After(patience):
+			s.fail("a transaction has ended, and an append to its key waits")
+		}
+		if commits {
+			s.eventually(name("1"), name("0"), name("2"), name("3"))
+		} else {
+			s.eventually(name("2"), name("3"))
+		}
+	}
 }
 
 func openShowsNothing(s *stage, h TransactionHarness) {

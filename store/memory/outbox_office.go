@@ -176,6 +176,7 @@ func (s *Outbox) Prune(ctx context.Context, req outbox.PruneRequest) (int, error
 			keep = req.Delivered
 		case outbox.Dead:
 			keep = req.Dead
+		case outbox.Pending:
 		}
 		if keep == 0 || s.now-p.ended < keep || n == req.Limit {
 			return false
