@@ -47,6 +47,8 @@ type Client struct {
 	endpoints  []*endpoint
 	current    atomic.Int32
 	idle       func() // closes connections that wait
+	lane       *lane
+	keeper     *keeper
 }
 
 // endpoint is one server.
@@ -64,6 +66,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		return nil, &InvalidError{"endpoints", fmt.Sprintf("%d; want 1 to %d", len(o.Endpoints), maxEndpoints)}
 	}
 	c := &Client{idle: func() {}}
+	c.lane, c.keeper = &lane{client: c}, &keeper{client: c}
 	if o.Transport == nil {
 		own := transport()
 		o.Transport, c.idle = own, own.CloseIdleConnections
@@ -146,8 +149,11 @@ func (c *Client) introduce(ctx context.Context, e *endpoint) error {
 // Authority is the authority that the servers serve.
 func (c *Client) Authority() fence.ID { return c.authority }
 
-// Close closes connections that nobody uses. Calls that are made go on.
-func (c *Client) Close() { c.idle() }
+// Close ends the stream of renewals and closes connections that nobody uses. Other calls that are made go on.
+func (c *Client) Close() {
+	c.keeper.close()
+	c.idle()
+}
 
 // ask runs do with the server that answered last. Where it certainly did not apply the request, because that did not leave or because it says so, the next one is asked; after any other failure, the next
 // call asks the next one.

@@ -65,11 +65,13 @@ func TestEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first.CloseClientConnections()
 	first.Close()
 	// The connection is gone, and whether the call got through may be unknown: then the next call asks elsewhere.
 	if _, err = again(func() (lease.Renewal, error) { return c.Leases().Renew(t.Context(), lease.RenewRequest{Session: id}) }, lease.ErrUnknown); err != nil {
 		t.Errorf("renewing at another server of the authority: %v", err)
 	}
+	second.CloseClientConnections()
 	second.Close()
 	for range 2 { // what was written to a connection that was being closed may have got there; after that there is none
 		_, err = c.Leases().Renew(t.Context(), lease.RenewRequest{Session: id})

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -36,6 +37,19 @@ func failed(op string, id fence.ID, err error) error {
 		return &lease.UnavailableError{Op: op, Err: err}
 	}
 	return &lease.UnknownError{Op: op, ID: id, Err: err}
+}
+
+// answered is the error of a call that travelled with others, or nil.
+func answered(op string, id fence.ID, m *v1.ExchangeResponse_Answer) error {
+	switch answer := m.GetAnswer().(type) {
+	case *v1.ExchangeResponse_Answer_Acquired, *v1.ExchangeResponse_Answer_Released:
+		return nil
+	case *v1.ExchangeResponse_Answer_Fault:
+		if told := wire.LeaseError(answer.Fault); told != nil {
+			return told
+		}
+	}
+	return &lease.UnknownError{Op: op, ID: id, Err: errors.New(m.GetMessage())}
 }
 
 // unread is a failure to read, which has changed nothing.
@@ -76,11 +90,24 @@ func (l *Leases) Renew(ctx context.Context, req lease.RenewRequest) (lease.Renew
 	if err := req.Check(); err != nil {
 		return lease.Renewal{}, err
 	}
-	m, err := ask(ctx, l.client, func(ctx context.Context, e *endpoint) (*v1.RenewSessionResponse, error) {
-		return e.leases.RenewSession(ctx, wire.PutRenew(req))
-	})
+	put := wire.PutRenew(req)
+	kept, err := l.client.keeper.renew(ctx, put)
 	if err != nil {
 		return lease.Renewal{}, failed("renew", req.Session, err)
+	}
+	m := kept.GetRenewed()
+	switch {
+	case kept == nil:
+		if m, err = ask(ctx, l.client, func(ctx context.Context, e *endpoint) (*v1.RenewSessionResponse, error) {
+			return e.leases.RenewSession(ctx, put)
+		}); err != nil {
+			return lease.Renewal{}, failed("renew", req.Session, err)
+		}
+	case m == nil:
+		if told := wire.LeaseError(kept.GetFault()); told != nil {
+			return lease.Renewal{}, told
+		}
+		return lease.Renewal{}, &lease.UnknownError{Op: "renew", ID: req.Session, Err: errors.New(kept.GetMessage())}
 	}
 	reply, err := wire.GetRenewal(m)
 	return reply, unreadable("renew", req.Session, err)
@@ -102,11 +129,20 @@ func (l *Leases) Acquire(ctx context.Context, req lease.AcquireRequest) ([]lease
 	if err := req.Check(l.client.guarantees); err != nil {
 		return nil, err
 	}
-	m, err := ask(ctx, l.client, func(ctx context.Context, e *endpoint) (*v1.AcquireResponse, error) {
-		return e.leases.Acquire(ctx, wire.PutAcquire(req))
+	put := wire.PutAcquire(req)
+	var m *v1.AcquireResponse
+	answer, err := l.client.lane.send(ctx, &v1.ExchangeRequest_Call{Call: &v1.ExchangeRequest_Call_Acquire{Acquire: put}}, func() (err error) {
+		m, err = ask(ctx, l.client, func(ctx context.Context, e *endpoint) (*v1.AcquireResponse, error) { return e.leases.Acquire(ctx, put) })
+		return err
 	})
 	if err != nil {
 		return nil, failed("acquire", req.ID, err)
+	}
+	if answer != nil {
+		if err := answered("acquire", req.ID, answer); err != nil {
+			return nil, err
+		}
+		m = answer.GetAcquired()
 	}
 	grants, err := wire.GetGrants(m)
 	return grants, unreadable("acquire", req.ID, err)
@@ -117,11 +153,20 @@ func (l *Leases) Release(ctx context.Context, req lease.ReleaseRequest) (lease.R
 	if err := req.Check(); err != nil {
 		return lease.Released{}, err
 	}
-	m, err := ask(ctx, l.client, func(ctx context.Context, e *endpoint) (*v1.ReleaseResponse, error) {
-		return e.leases.Release(ctx, wire.PutRelease(req))
+	put := wire.PutRelease(req)
+	var m *v1.ReleaseResponse
+	answer, err := l.client.lane.send(ctx, &v1.ExchangeRequest_Call{Call: &v1.ExchangeRequest_Call_Release{Release: put}}, func() (err error) {
+		m, err = ask(ctx, l.client, func(ctx context.Context, e *endpoint) (*v1.ReleaseResponse, error) { return e.leases.Release(ctx, put) })
+		return err
 	})
 	if err != nil {
 		return lease.Released{}, failed("release", req.ID, err)
+	}
+	if answer != nil {
+		if err := answered("release", req.ID, answer); err != nil {
+			return lease.Released{}, err
+		}
+		m = answer.GetReleased()
 	}
 	return lease.Released{Already: m.GetAlready()}, nil
 }

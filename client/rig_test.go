@@ -82,7 +82,10 @@ func serve(t testing.TB, o server.Options) *httptest.Server {
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Start()
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		s.CloseClientConnections() // of HTTP/2, which Close would wait for
+		s.Close()
+	})
 	return s
 }
 

@@ -35,24 +35,65 @@ func (s *leases) RenewSession(ctx context.Context, m *v1.RenewSessionRequest) (*
 	return one(ctx, req, err, s.Leases.Renew, wire.PutRenewal, wire.Error)
 }
 
-// KeepSession is [lease.Store.Renew], for as long as the stream lasts, one after the other.
+// keepsAtOnce is how many renewals of one stream run at a time; the next one is read when one of them has ended.
+const keepsAtOnce = 64
+
+// KeepSession is [lease.Store.Renew], for as long as the stream lasts. A renewal that takes long holds up no other one's answer.
 func (s *leases) KeepSession(ctx context.Context, stream *connect.BidiStream[v1.KeepSessionRequest, v1.KeepSessionResponse]) error {
+	var all sync.WaitGroup
+	defer all.Wait() // the stream is the call's alone
+	var sending sync.Mutex
+	requests, failed := make(chan *v1.KeepSessionRequest), make(chan error, 1)
+	over := make(chan struct{})
+	defer close(over)
+	go func() { // it ends when the call has: then the request's body is closed
+		for {
+			m, err := stream.Receive()
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case requests <- m:
+			case <-over:
+				return
+			}
+		}
+	}()
+	places := make(chan struct{}, keepsAtOnce)
 	for {
-		m, err := stream.Receive()
-		if errors.Is(err, io.EOF) {
-			return nil
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		if err != nil {
+		select {
+		case m := <-requests:
+			all.Go(func() {
+				defer func() { <-places }()
+				reply := s.keep(ctx, m)
+				sending.Lock()
+				defer sending.Unlock()
+				_ = stream.Send(reply) // if the stream is over, Receive says so
+			})
+		case err := <-failed:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
 			return err
-		}
-		reply := &v1.KeepSessionResponse{}
-		if reply.Renewed, err = s.RenewSession(ctx, m.GetRenew()); err != nil {
-			reply.Fault, reply.Message = wire.FaultOf(err), err.Error()
-		}
-		if err := stream.Send(reply); err != nil {
-			return err
+		case <-s.Draining:
+			return nil // what was read is answered, and the next renewal goes elsewhere
 		}
 	}
+}
+
+func (s *leases) keep(ctx context.Context, m *v1.KeepSessionRequest) *v1.KeepSessionResponse {
+	renewed, err := s.RenewSession(ctx, m.GetRenew())
+	reply := &v1.KeepSessionResponse{Tag: m.GetTag(), Renewed: renewed}
+	if err != nil {
+		reply.Fault, reply.Message = wire.FaultOf(err), err.Error()
+	}
+	return reply
 }
 
 // CloseSession is [lease.Store.Close].

@@ -13,7 +13,10 @@ import (
 // waitMargin is how long before the call's own deadline a wait ends, so that the operation as it stands still reaches the caller.
 const waitMargin = 100 * time.Millisecond
 
-type operations struct{ store operation.Store }
+type operations struct {
+	store    operation.Store
+	draining <-chan struct{}
+}
 
 // SubmitOperation is [operation.Store.Submit].
 func (s *operations) SubmitOperation(ctx context.Context, m *v1.SubmitOperationRequest) (*v1.SubmitOperationResponse, error) {
@@ -41,6 +44,15 @@ func (s *operations) WaitOperation(ctx context.Context, m *v1.WaitOperationReque
 	}
 	wait, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-s.draining:
+			cancel()
+		case <-stop:
+		}
+	}()
 	rec, err := operation.Wait(wait, s.store, m.GetId())
 	var undecided *operation.UndecidedError
 	switch {

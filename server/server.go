@@ -33,6 +33,8 @@ type Options struct {
 	Holds      hold.Store
 	Operations operation.Store
 	Limits     Limits
+	// Draining is closed when the server is about to end: streams and waits then end too. nil: never.
+	Draining <-chan struct{}
 }
 
 // Marks keeps high-water marks on behalf of resources that cannot.
@@ -102,7 +104,7 @@ func Handler(o Options) (http.Handler, error) {
 	}
 	if o.Operations != nil {
 		served = append(served, tenurev1connect.OperationServiceName)
-		mux.Handle(tenurev1connect.NewOperationServiceHandler(&operations{store: o.Operations}, shared))
+		mux.Handle(tenurev1connect.NewOperationServiceHandler(&operations{o.Operations, o.Draining}, shared))
 	}
 	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(served...)))
 	mux.Handle(grpcreflect.NewHandlerV1(grpcreflect.NewStaticReflector(served...)))

@@ -66,7 +66,7 @@ answered, at the latest after --drain. Logs go to standard error, with --json as
 }
 
 // handler serves what the store keeps.
-func (a *app) handler(ctx context.Context, s store, l location, f serveFlags) (http.Handler, error) {
+func (a *app) handler(ctx context.Context, s store, l location, f serveFlags, draining <-chan struct{}) (http.Handler, error) {
 	authority, err := a.readAuthority(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (a *app) handler(ctx context.Context, s store, l location, f serveFlags) (h
 		return nil, err
 	}
 	h, err := server.Handler(server.Options{
-		Authority: authority.Authority, Leases: s, Holds: held, Operations: ops, Limits: server.Limits{Most: f.most, AtOnce: f.atOnce, Waits: f.wait},
+		Authority: authority.Authority, Leases: s, Holds: held, Operations: ops, Limits: server.Limits{Most: f.most, AtOnce: f.atOnce, Waits: f.wait}, Draining: draining,
 	})
 	if errors.Is(err, server.ErrInvalid) {
 		return nil, usagef("--most, --at-once, --waits: %v", err)
@@ -109,7 +109,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer a.close(ctx, s)
-	h, err := a.handler(ctx, s, l, f)
+	draining := make(chan struct{})
+	h, err := a.handler(ctx, s, l, f, draining)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second signal ends the draining too
-	return serveHTTP(ctx, listener, h, f.drain, log)
+	return serveHTTP(ctx, listener, h, func() { close(draining) }, f.drain, log)
 }
 
 // loopback listens where only this machine reaches.
@@ -136,10 +137,11 @@ func loopback(ctx context.Context, address string) (net.Listener, error) {
 	return nil, errors.Join(usagef("--listen %s: it is reached from other machines, and whoever reaches this server may do everything; listen on 127.0.0.1 or [::1]", address), listener.Close())
 }
 
-// serveHTTP serves until ctx ends, and then for at most drain what is under way.
-func serveHTTP(ctx context.Context, listener net.Listener, h http.Handler, drain time.Duration, log *slog.Logger) error {
+// serveHTTP serves until ctx ends, and then, having called draining, for at most drain what is under way.
+func serveHTTP(ctx context.Context, listener net.Listener, h http.Handler, draining func(), drain time.Duration, log *slog.Logger) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: serveHeaderBound, IdleTimeout: serveIdleBound, MaxHeaderBytes: serveHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: serveStreams}}
+	s.RegisterOnShutdown(draining)
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	failed := make(chan error, 1)

@@ -365,7 +365,9 @@ func (x *RevokedAcquisition) GetReason() string {
 type KeepSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// renew is the renewal.
-	Renew         *RenewSessionRequest `protobuf:"bytes,1,opt,name=renew,proto3" json:"renew,omitempty"`
+	Renew *RenewSessionRequest `protobuf:"bytes,1,opt,name=renew,proto3" json:"renew,omitempty"`
+	// tag of the request, which its response carries.
+	Tag           int64 `protobuf:"varint,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -407,6 +409,13 @@ func (x *KeepSessionRequest) GetRenew() *RenewSessionRequest {
 	return nil
 }
 
+func (x *KeepSessionRequest) GetTag() int64 {
+	if x != nil {
+		return x.Tag
+	}
+	return 0
+}
+
 // KeepSessionResponse is its reply.
 type KeepSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -415,7 +424,9 @@ type KeepSessionResponse struct {
 	// fault says why it was not; the stream goes on.
 	Fault *Fault `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
 	// message of the fault, for people.
-	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// tag of the request.
+	Tag           int64 `protobuf:"varint,4,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,6 +480,13 @@ func (x *KeepSessionResponse) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *KeepSessionResponse) GetTag() int64 {
+	if x != nil {
+		return x.Tag
+	}
+	return 0
 }
 
 // CloseSessionRequest ends a session.
@@ -2167,13 +2185,15 @@ const file_tenure_v1_lease_proto_rawDesc = "" +
 	"\arevoked\x18\x02 \x03(\v2\x1d.tenure.v1.RevokedAcquisitionR\arevoked\"<\n" +
 	"\x12RevokedAcquisition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"J\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\\\n" +
 	"\x12KeepSessionRequest\x124\n" +
-	"\x05renew\x18\x01 \x01(\v2\x1e.tenure.v1.RenewSessionRequestR\x05renew\"\x92\x01\n" +
+	"\x05renew\x18\x01 \x01(\v2\x1e.tenure.v1.RenewSessionRequestR\x05renew\x12\x10\n" +
+	"\x03tag\x18\x02 \x01(\x03R\x03tag\"\xa4\x01\n" +
 	"\x13KeepSessionResponse\x129\n" +
 	"\arenewed\x18\x01 \x01(\v2\x1f.tenure.v1.RenewSessionResponseR\arenewed\x12&\n" +
 	"\x05fault\x18\x02 \x01(\v2\x10.tenure.v1.FaultR\x05fault\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"/\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x10\n" +
+	"\x03tag\x18\x04 \x01(\x03R\x03tag\"/\n" +
 	"\x13CloseSessionRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\"\x16\n" +
 	"\x14CloseSessionResponse\"\xa9\x01\n" +

@@ -74,7 +74,8 @@ type LeaseServiceClient interface {
 	OpenSession(context.Context, *v1.OpenSessionRequest) (*v1.OpenSessionResponse, error)
 	// RenewSession sets the session's expiry to now and its TTL, and releases what the request names.
 	RenewSession(context.Context, *v1.RenewSessionRequest) (*v1.RenewSessionResponse, error)
-	// KeepSession is RenewSession on one stream: each request has one response, in order. The first error ends the stream; whoever asks over HTTP/1.1 calls RenewSession.
+	// KeepSession is RenewSession on one stream, for one session or many: each request has one response with its tag, in whatever order they are done, so that none waits for another. The server ends a stream now and then, and the caller opens
+	// another one; whoever asks over HTTP/1.1 calls RenewSession.
 	KeepSession(context.Context) (*connect.BidiStreamForClientSimple[v1.KeepSessionRequest, v1.KeepSessionResponse], error)
 	// CloseSession ends a session and with it its leases.
 	CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error)
@@ -326,7 +327,8 @@ type LeaseServiceHandler interface {
 	OpenSession(context.Context, *v1.OpenSessionRequest) (*v1.OpenSessionResponse, error)
 	// RenewSession sets the session's expiry to now and its TTL, and releases what the request names.
 	RenewSession(context.Context, *v1.RenewSessionRequest) (*v1.RenewSessionResponse, error)
-	// KeepSession is RenewSession on one stream: each request has one response, in order. The first error ends the stream; whoever asks over HTTP/1.1 calls RenewSession.
+	// KeepSession is RenewSession on one stream, for one session or many: each request has one response with its tag, in whatever order they are done, so that none waits for another. The server ends a stream now and then, and the caller opens
+	// another one; whoever asks over HTTP/1.1 calls RenewSession.
 	KeepSession(context.Context, *connect.BidiStream[v1.KeepSessionRequest, v1.KeepSessionResponse]) error
 	// CloseSession ends a session and with it its leases.
 	CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error)
