@@ -27,7 +27,7 @@ func at(t *testing.T, known ...Known) *Operation {
 	return o
 }
 
-// TestO53SameIdentity: another request or kind under an id that is known is a mismatch in every state, also while it is in progress.
+// TestO53SameIdentity is fault 23 too: another request or kind under an id that is known is a mismatch in every state, also while it is in progress.
 func TestO53SameIdentity(t *testing.T) {
 	for _, o := range []*Operation{at(t), at(t, Open), at(t, NoAnswer), at(t, Effective)} {
 		if err := o.Same("charge", FingerprintOf("charge", []byte("1"))); err != nil {

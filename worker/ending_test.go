@@ -225,6 +225,7 @@ func expired(w *world) error {
 	return nil
 }
 
+// TestQueueGivesBackWhatCannotBegin is fault 26: an attempt whose time cannot suffice any more is not begun, and nothing is sent.
 func TestQueueGivesBackWhatCannotBegin(t *testing.T) {
 	inBubble(t, func(w *world) {
 		if err := expired(w); err != nil {

@@ -47,7 +47,7 @@ func asking(ask asked) worker.Handler[charge, receipt] {
 	return h
 }
 
-// TestCrashBetweenEffectAndRecord is O41 and O47: the effect has happened, the worker is gone. The operation is uncertain, the provider is asked, and there is one charge.
+// TestCrashBetweenEffectAndRecord is O41 and O47, and faults 19 and 25: the effect has happened, the worker is gone. The operation is uncertain, the provider is asked, and there is one charge.
 func TestCrashBetweenEffectAndRecord(t *testing.T) {
 	inBubble(t, func(w *world) {
 		provider := newLedger()
@@ -281,7 +281,7 @@ func TestCancelWishIsHonoured(t *testing.T) {
 	})
 }
 
-// TestTwoReconcilers: two at once, as when one has lost the name and does not know it, ask nothing twice at a time and end each claim once.
+// TestTwoReconcilers is fault 24: two at once, as when one has lost the name and does not know it, ask nothing twice at a time and end each claim once.
 func TestTwoReconcilers(t *testing.T) {
 	inBubble(t, func(w *world) {
 		const n = 200
@@ -382,6 +382,7 @@ func TestOneOwner(t *testing.T) {
 }
 
 // A finding against a decision is a conflict, and told.
+// TestInquiryConflict is fault 22: a finding against a decision is kept and told, and the decision stays.
 func TestInquiryConflict(t *testing.T) {
 	inBubble(t, func(w *world) {
 		conflicts := make(chan operation.Record, 10)

@@ -110,7 +110,7 @@ func (c *opCycler) settle(ctx context.Context, ops *Operations) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// TestServerEndsInMidOperation: eight workers submit, claim and complete while the server goes down, again and again. Whatever was told is so afterwards, and numbers rise.
+// TestServerEndsInMidOperation is fault 25: eight workers submit, claim and complete while the server goes down, again and again. Whatever was told is so afterwards, and numbers rise.
 func TestServerEndsInMidOperation(t *testing.T) {
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
