@@ -33,8 +33,10 @@ func newInboxHarness(t testing.TB, bySQL bool) *inboxHarness {
 	return h
 }
 
-func (h *inboxHarness) Store() inbox.Store   { return h.inbox }
-func (h *inboxHarness) Again(err error) bool { return errors.Is(err, ErrBeginAgain) || state(err) == stateSerialization }
+func (h *inboxHarness) Store() inbox.Store { return h.inbox }
+func (h *inboxHarness) Again(err error) bool {
+	return errors.Is(err, ErrBeginAgain) || state(err) == stateSerialization
+}
 
 // Levels names what the server calls them.
 func (h *inboxHarness) Levels() []string {

@@ -15,7 +15,9 @@ DECLARE
 	v_count int := 0;
 	v_lanes int := 0;
 	v_size bigint := 0;
-	v_row int;
+	v_rows int;
+	v_lined int := 0; -- of ordered keys
+	v_lined_size bigint := 0;
 	b record; -- what the queue has
 	k record; -- an ordered key of it
 	l record; -- what that has
@@ -40,10 +42,11 @@ BEGIN
 		SELECT t.topic, coalesce((SELECT q.turn FROM tenure.outbox_queue q WHERE q.topic = t.topic AND q.turn >= coalesce((p_from ->> t.topic)::bigint, 0) ORDER BY q.turn LIMIT 1), v_last + 1) AS head
 		FROM unnest(tenure.outbox_open_topics(p_topics)) t (topic)) x;
 	FOR t IN 1..coalesce(cardinality(looked), 0) LOOP
-		v_turn := firsts[t] - 1;
-		WHILE v_count < p_limit AND (v_size < p_bytes OR v_count = 0) AND v_rounds < 200 LOOP
+		v_turn := firsts[t] - 1; v_asked := 0; v_rows := -1;
+		WHILE v_count < p_limit AND (v_size < p_bytes OR v_count = 0) AND v_rounds < 500 LOOP
 			v_rounds := v_rounds + 1;
-			v_asked := greatest(p_limit - v_count, 16);
+			v_asked := CASE WHEN v_rows = v_count + cardinality(v_alone) + cardinality(v_dead) THEN least(greatest(v_asked, p_limit - v_count) * 4, 1000) ELSE p_limit - v_count END; -- more where nothing was of use
+			v_rows := v_count + cardinality(v_alone) + cardinality(v_dead);
 			SELECT count(*) AS found, max(x.turn) AS turn, array_agg(x.p) FILTER (WHERE x.fit = 5) AS p, array_agg(x.size) FILTER (WHERE x.fit = 5) AS b, array_agg(x.c) FILTER (WHERE x.fit = 5) AS c,
 				sum(x.size) FILTER (WHERE x.fit = 5) AS size, array_agg(x.p) FILTER (WHERE x.fit = 4) AS alone, array_agg(x.c) FILTER (WHERE x.fit = 4) AS alone_c,
 				array_agg(x.p) FILTER (WHERE x.fit = 3) AS dead, array_agg(x.c) FILTER (WHERE x.fit = 3) AS dead_c, array_agg(x.p) FILTER (WHERE x.fit = 2) AS late, array_agg(x.due) FILTER (WHERE x.fit = 2) AS dues,
@@ -67,11 +70,11 @@ BEGIN
 						v_key_t := v_key_t || array_fill(looked[t], ARRAY[cardinality(k.cs)]); v_key_k := v_key_k || array_fill(k.key, ARRAY[cardinality(k.cs)]); v_key_c := v_key_c || k.cs;
 						CONTINUE;
 					END IF;
-					EXIT WHEN v_lanes >= 256 OR v_count >= p_limit OR v_size >= p_bytes AND v_count > 0;
+					EXIT WHEN v_lanes >= 256 OR v_lined >= p_limit OR v_lined_size >= p_bytes AND v_lined > 0; -- what does not fit beside the unordered ones is cut off below, by position
 					v_lanes := v_lanes + 1;
-					l := tenure.outbox_lane_look(looked[t], k.key, p_limit - v_count, p_attempts, v_now);
+					l := tenure.outbox_lane_look(looked[t], k.key, p_limit - v_lined, p_attempts, v_now);
 					v_p := v_p || l.positions; v_b := v_b || l.sizes; v_c := v_c || array_fill(NULL::tid, ARRAY[cardinality(l.positions)]);
-					v_count := v_count + cardinality(l.positions); v_size := v_size + coalesce((SELECT sum(u.s) FROM unnest(l.sizes) u (s)), 0);
+					v_lined := v_lined + cardinality(l.positions); v_lined_size := v_lined_size + coalesce((SELECT sum(u.s) FROM unnest(l.sizes) u (s)), 0);
 					v_dead := v_dead || l.dead;
 					IF l.alone IS NOT NULL THEN
 						v_alone := v_alone || l.alone; v_alone_c := v_alone_c || NULL::tid;
@@ -86,6 +89,7 @@ BEGIN
 						v_gone := v_gone || k.cs;
 					END IF;
 				END LOOP;
+				v_count := cardinality(v_p); v_size := (SELECT coalesce(sum(u.s), 0) FROM unnest(v_b) u (s));
 			END IF;
 			EXIT WHEN b.found < v_asked;
 		END LOOP;
