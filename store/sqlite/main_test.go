@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fewerHistories makes that each test of random histories draws 25 of them with the race detector, instead of rapid's 100. TENURE_SQLITE_HISTORIES says another number, and -rapid.checks goes before both.
+// fewerHistories makes that each test of random histories draws 15 of them with the race detector, instead of rapid's 100. TENURE_SQLITE_HISTORIES says another number, and -rapid.checks goes before both.
 func fewerHistories() error {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
 	number := os.Getenv("TENURE_SQLITE_HISTORIES")
 	if number == "" && raceDetector {
-		number = "25"
+		number = "15"
 	}
 	if given || number == "" {
 		return nil
