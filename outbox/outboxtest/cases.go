@@ -4,7 +4,7 @@ import "slices"
 
 // Cases is what every store must do. Each run takes a harness of its own, whose clock runs.
 func Cases() []Case[Harness] {
-	return slices.Concat(claimCases(), appendCases(), batchCases(), orderCases(), deadCases(), moveCases(), pauseCases(), listCases(), inputCases(), raceCases())
+	return slices.Concat(claimCases(), appendCases(), batchCases(), orderCases(), deadCases(), moveCases(), pauseCases(), listCases(), inputCases(), raceCases(), cutCases())
 }
 
 // EqualityCases is what happens at the very instant that matters: now >= deadline is expired. They need a store whose clock stands still.

@@ -107,7 +107,7 @@ func (s *frail) Await(ctx context.Context, atMost time.Duration) (bool, error) {
 	done := ctx.Done()
 	if s.is("a wait outlives its context") {
 		done = nil
-		atMost = min(atMost, 5200*time.Millisecond)
+		atMost = min(atMost, 3200*time.Millisecond)
 	}
 	if s.is("an append wakes nobody") {
 		atMost = min(atMost, time.Second)

@@ -20,7 +20,7 @@ func wakerCases() []Case[WakerHarness] {
 
 const patience = 30 * time.Second // for what comes at once; on a store that takes so long nothing can be asserted
 
-const soon = 5 * time.Second // for what needs no store
+const soon = 3 * time.Second // for what needs no store
 
 func appendWakes(s *stage, h WakerHarness) {
 	s.none("x")
