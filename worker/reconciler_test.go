@@ -381,7 +381,6 @@ func TestOneOwner(t *testing.T) {
 	})
 }
 
-// A finding against a decision is a conflict, and told.
 // TestInquiryConflict is fault 22: a finding against a decision is kept and told, and the decision stays.
 func TestInquiryConflict(t *testing.T) {
 	inBubble(t, func(w *world) {
