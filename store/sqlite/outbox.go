@@ -109,7 +109,7 @@ func (o *Outbox) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Bat
 		return outbox.Batch{}, err
 	}
 	req.Topics = slices.Compact(slices.Sorted(slices.Values(req.Topics)))
-	o.store.mail.claimed()
+	o.store.mail.claimed(o.store.kernel())
 	got := outbox.Batch{Claim: req.Claim, Left: req.TTL}
 	found, err := o.some(ctx, "claim", req)
 	if err != nil || !found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type mailbox struct {
 	looked time.Time     // when
 	turn   uint64        // rises when something was committed
 	seen   uint64        // turn at the latest claim
+	at     time.Duration // when that was, on the kernel's clock
 	bell   chan struct{} // closed when turn has risen by a call of this process; nil: nobody waits
 }
 
@@ -43,16 +45,16 @@ func (m *mailbox) rise() {
 }
 
 // claimed says that a claim begins: what was committed before is known to it.
-func (m *mailbox) claimed() {
+func (m *mailbox) claimed(at time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen = m.turn
+	m.seen, m.at = m.turn, at
 }
 
-func (m *mailbox) last() uint64 {
+func (m *mailbox) last() (turn uint64, at time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.seen
+	return m.seen, m.at
 }
 
 // look returns the turn, and what is closed when it rises by a call of this process.
@@ -117,7 +119,8 @@ func (o *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 	defer end.Stop()
 	tick := time.NewTicker(awaitEvery)
 	defer tick.Stop()
-	seen, due := m.last(), int64(0)
+	seen, claimed := m.last()
+	due := time.Duration(0)
 	for first := true; ; first = false {
 		turn, bell, err := m.look(ctx, o.store)
 		if ctx.Err() != nil {
@@ -126,7 +129,7 @@ func (o *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 		if err != nil {
 			return false, &outbox.UnavailableError{Op: "await", Err: o.store.describe(err)}
 		}
-		if turn != seen || first || due > 0 && int64(o.store.kernel()) >= due {
+		if turn != seen || first || due > 0 && o.store.kernel() >= due {
 			found, next, err := o.claimable(ctx)
 			if ctx.Err() != nil {
 				return false, nil
@@ -134,10 +137,12 @@ func (o *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 			if err != nil {
 				return false, err
 			}
-			if found && (turn != seen || !first) {
+			if found && (turn != seen || !first || next > claimed) { // else the latest claim has left it: it is of a topic that was not asked for
 				return true, nil
 			}
-			seen, due = turn, next
+			if seen, due = turn, next; found {
+				due = 0
+			}
 		}
 		select {
 		case <-bell:
@@ -150,16 +155,20 @@ func (o *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 	}
 }
 
-// claimable reports whether a claim would find something, and when on the kernel's clock it may, else; 0: that is not known.
-func (o *Outbox) claimable(ctx context.Context) (found bool, due int64, err error) {
+// claimable reports whether a claim would find something, and since when on the kernel's clock, or else when it may; 0: that is not known.
+func (o *Outbox) claimable(ctx context.Context) (found bool, due time.Duration, err error) {
 	req := outbox.ClaimRequest{Claim: fence.ID{1}, Limit: 1, Bytes: 1, TTL: outbox.MinTTL, MaxAttempts: outbox.MaxAttempts}
 	err = o.read(ctx, "await", func(b *mailBatch) error {
 		c, err := b.choose(&req)
 		if err != nil {
 			return err
 		}
-		if found = len(c.taken)+len(c.buried) > 0; c.next > 0 {
-			due = int64(o.store.kernel()) + c.next - b.now
+		at := c.next
+		if all := slices.Concat(c.taken, c.buried); len(all) > 0 {
+			found, at = true, all[0].at
+		}
+		if at > 0 {
+			due = o.store.kernel() + time.Duration(at-b.now)
 		}
 		return nil
 	})

@@ -149,7 +149,9 @@ func TestAwaitTheEndOfAClaim(t *testing.T) {
 	if got, err := other.Claim(t.Context(), req); err != nil || len(got.Deliveries) != 1 {
 		t.Fatal(got, err)
 	}
-	p.claim(2, 1)
+	if got := p.claim(2, 1); len(got.Deliveries) > 0 { // this machine is slow
+		p.settle(outbox.SettleRequest{Claim: got.Claim, Verdicts: []outbox.Verdict{{Position: got.Deliveries[0].Position, Outcome: outbox.Returned, RetryIn: outbox.MinTTL}}})
+	}
 	began := time.Now()
 	if woken, err := p.mail.Await(t.Context(), patience); err != nil || !woken || time.Since(began) > patience/2 {
 		t.Errorf("the end of a claim: woken %v after %v, %v", woken, time.Since(began), err)
