@@ -19,9 +19,6 @@ const (
 func attr(key, value string) slog.Attr   { return slog.String(key, value) }
 func number(key string, n int) slog.Attr { return slog.Int(key, n) }
 
-// errNotHanded is of a message that was not handed over because the claim may have ended, or the relay has.
-var errNotHanded = errors.New("not handed over")
-
 // carry hands a batch over and says what became of it. deadline is by the relay's clock.
 func (r *Relay) carry(ctx context.Context, batch *outbox.Batch, deadline time.Duration) error {
 	results, left := r.publish(ctx, batch.Deliveries, deadline)
@@ -37,9 +34,9 @@ func (r *Relay) carry(ctx context.Context, batch *outbox.Batch, deadline time.Du
 			outage = err
 		}
 	}
-	r.settle(ctx, batch, verdicts, deadline)
+	late, recorded := r.settle(ctx, batch, verdicts, deadline)
 	for i, err := range results {
-		if verdicts[i].Dead {
+		if verdicts[i].Dead && recorded && !late[verdicts[i].Position] {
 			r.counts.dead.Add(1)
 			r.tell(ctx, Event{Kind: GivenUp, Message: batch.Deliveries[i], Err: err})
 		}
@@ -195,8 +192,8 @@ func (r *Relay) call(ctx context.Context, all []outbox.Delivery) (results []erro
 	return results, nil
 }
 
-// settle says what became of a batch. It goes on when the relay's context has ended, and repeats what is not known to be recorded until the claim's deadline.
-func (r *Relay) settle(ctx context.Context, batch *outbox.Batch, verdicts []outbox.Verdict, deadline time.Duration) {
+// settle says what became of a batch. It goes on when the relay's context has ended, and repeats what is not known to be recorded until the claim's deadline. It returns the positions of which another claim had followed, and whether the others are recorded.
+func (r *Relay) settle(ctx context.Context, batch *outbox.Batch, verdicts []outbox.Verdict, deadline time.Duration) (late map[int64]bool, recorded bool) {
 	ctx = context.WithoutCancel(ctx)
 	req := outbox.SettleRequest{Claim: batch.Claim, Relay: r.o.Name, Verdicts: verdicts}
 	for n := 1; ; n++ {
@@ -204,22 +201,21 @@ func (r *Relay) settle(ctx context.Context, batch *outbox.Batch, verdicts []outb
 		done, err := r.store.Settle(bound, req)
 		cancel()
 		if err == nil {
-			r.late(ctx, batch, done.Late)
-			return
+			return r.late(ctx, batch, done.Late), true
 		}
 		pause := backoff(n, 50*time.Millisecond, time.Second)
 		if !unsettled(err) || r.clock()+pause >= deadline {
 			r.counts.unsettled.Add(int64(len(verdicts)))
 			r.o.Log.LogAttrs(ctx, levelError, "outbox: what became of messages could not be recorded: they are published again", attr("relay", r.o.Name), number("messages", len(verdicts)), attr("error", err.Error()))
-			return
+			return nil, false
 		}
 		timer := time.NewTimer(pause)
 		<-timer.C
 	}
 }
 
-// late tells of which messages another claim has followed.
-func (r *Relay) late(ctx context.Context, batch *outbox.Batch, positions []int64) {
+// late tells of which messages another claim has followed, and returns their positions.
+func (r *Relay) late(ctx context.Context, batch *outbox.Batch, positions []int64) map[int64]bool {
 	r.counts.late.Add(int64(len(positions)))
 	at := map[int64]bool{}
 	for _, p := range positions {
@@ -230,4 +226,5 @@ func (r *Relay) late(ctx context.Context, batch *outbox.Batch, positions []int64
 			r.tell(ctx, Event{Kind: Late, Message: d})
 		}
 	}
+	return at
 }

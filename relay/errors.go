@@ -43,3 +43,6 @@ func (e *DrainError) Is(target error) bool { return target == ErrDrain }
 type sinkError struct{ problem string }
 
 func (e *sinkError) Error() string { return "relay: the sink " + e.problem }
+
+// errNotHanded is of a message that was not handed over because the claim may have ended, or the relay has.
+var errNotHanded = errors.New("not handed over")

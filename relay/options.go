@@ -10,8 +10,9 @@ import (
 
 // Options of a relay. 0 is the default of each.
 type Options struct {
-	Name   string   // for operators; at most outbox.MaxRelay bytes
-	Topics []string // none: every topic
+	Name string // for operators; at most outbox.MaxRelay bytes
+	// Topics are what this relay claims; none: every topic. Where topics have destinations of their own, so have they relays: an outage of one destination holds up all the topics of its relay.
+	Topics []string
 
 	Batch int           // messages of one claim; 1,000, and at most outbox.MaxBatch
 	Bytes int           // of their payloads; 4 MiB

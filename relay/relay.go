@@ -18,6 +18,8 @@ const (
 	leastPause = time.Millisecond // no loop is hot
 	callBound  = 5 * time.Second  // of a call of the store
 	pruneEvery = time.Minute
+	firstVain  = 10 * time.Millisecond // before another look, after a hint in vain; doubling up to Poll
+	maxShift   = 20
 )
 
 // Relay carries messages from one store to one destination. Its methods are safe for concurrent use, but for Run, which is called once.
@@ -31,6 +33,7 @@ type Relay struct {
 
 	// of Run's goroutine
 	restless int           // outages of the destination in a row
+	inVain   int           // looks in a row to which a hint had led, and which found nothing
 	away     int           // failures of the store in a row
 	deaf     bool          // the store's hints are not to be had, which was said
 	pruned   time.Duration // when it was last done
@@ -67,7 +70,7 @@ func New(store outbox.Store, sink outbox.Sink, o Options) (*Relay, error) {
 	return &Relay{store: store, sink: sink, o: o, clock: clock.Client(), newID: lease.NewID, hint: make(chan struct{}, 1)}, nil
 }
 
-// Wake lets a relay that rests between two looks look now. It never blocks.
+// Wake lets a relay that rests between two looks look now, but for one whose store or destination is away. It never blocks.
 func (r *Relay) Wake() {
 	select {
 	case r.hint <- struct{}{}:
@@ -95,7 +98,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			if r.away == 1 && ctx.Err() == nil {
 				r.o.Log.LogAttrs(ctx, levelError, "outbox: the store does not answer", attr("relay", r.o.Name), attr("error", err.Error()))
 			}
-			r.rest(ctx, backoff(r.away, r.o.Poll, r.o.RestMost))
+			pause(ctx, backoff(r.away, r.o.Poll, r.o.RestMost))
 		case len(batch.Deliveries) == 0:
 			r.answered(ctx)
 			if batch.Dead == 0 {
@@ -103,11 +106,12 @@ func (r *Relay) Run(ctx context.Context) error {
 			}
 		default:
 			r.answered(ctx)
+			r.inVain = 0
 			if err := r.carry(ctx, &batch, deadline); err != nil {
 				return err
 			}
 			if r.restless > 0 {
-				r.rest(ctx, backoff(r.restless, r.o.RetryFirst, r.o.RestMost))
+				pause(ctx, backoff(r.restless, r.o.RetryFirst, r.o.RestMost))
 			}
 		}
 	}
@@ -121,9 +125,9 @@ func (r *Relay) answered(ctx context.Context) {
 	r.away = 0
 }
 
-// claim asks for a batch, of one message while the destination takes none. The deadline counts from before the request was sent.
+// claim asks for a batch, of one message while the destination takes none. The deadline counts from before the request was sent. The call is not ended by ctx: what is claimed in one whose reply nobody awaits would wait for its deadline.
 func (r *Relay) claim(ctx context.Context) (outbox.Batch, time.Duration, error) {
-	bound, cancel := context.WithTimeout(ctx, callBound)
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBound)
 	defer cancel()
 	req := outbox.ClaimRequest{Claim: r.newID(), Relay: r.o.Name, Topics: r.o.Topics, Limit: r.o.Batch, Bytes: r.o.Bytes, TTL: r.o.TTL, MaxAttempts: r.o.MaxAttempts}
 	if r.restless > 0 {
@@ -142,12 +146,24 @@ func (r *Relay) claim(ctx context.Context) (outbox.Batch, time.Duration, error) 
 	return batch, sent + min(batch.Left, r.o.TTL) - r.o.Margin, nil
 }
 
-// idle waits until there may be something: for the store's hint where it gives any, for Wake, and at most for Poll.
+// idle waits until there may be something: for the store's hint where it gives any, for Wake, and at most for Poll. After hints in vain it waits first, ever longer, whoever hints: they may be about what this relay cannot have, and no loop is hot.
 func (r *Relay) idle(ctx context.Context) {
+	least := min(firstVain<<min(r.inVain, maxShift), r.o.Poll)
+	if r.inVain > 0 && !pause(ctx, least) {
+		return
+	}
+	if r.hinted(ctx) {
+		r.inVain++
+	} else {
+		r.inVain = 0
+	}
+}
+
+// hinted waits for a hint, or for Poll, and reports which it was.
+func (r *Relay) hinted(ctx context.Context) bool {
 	waker, ok := r.store.(outbox.Waker)
 	if !ok {
-		r.rest(ctx, around(r.o.Poll))
-		return
+		return r.rest(ctx, around(r.o.Poll))
 	}
 	wait, cancel := context.WithCancel(ctx)
 	var woken sync.WaitGroup
@@ -160,29 +176,43 @@ func (r *Relay) idle(ctx context.Context) {
 	})
 	began := r.clock()
 	poll := around(r.o.Poll)
-	_, err := waker.Await(wait, min(poll, outbox.MaxTTL))
+	hint, err := waker.Await(wait, min(poll, outbox.MaxTTL))
 	again := wait.Err() != nil
 	cancel()
 	woken.Wait()
 	if err == nil || again {
 		r.deaf = r.deaf && err != nil
-		return
+		return hint || again
 	}
 	if !r.deaf {
 		r.deaf = true
 		r.o.Log.LogAttrs(ctx, levelWarn, "outbox: the store gives no hints: looking every "+r.o.Poll.String(), attr("relay", r.o.Name), attr("error", err.Error()))
 	}
-	r.rest(ctx, poll-(r.clock()-began))
+	return r.rest(ctx, poll-(r.clock()-began))
 }
 
-// rest waits for d, for Wake, or until ctx ends.
-func (r *Relay) rest(ctx context.Context, d time.Duration) {
+// rest waits for d, for Wake, or until ctx ends, and reports whether it was Wake.
+func (r *Relay) rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(max(d, leastPause))
+	defer timer.Stop()
+	select {
+	case <-r.hint:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// pause waits for d, whoever hints, and reports whether it did, rather than ctx ending first.
+func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(max(d, leastPause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.hint:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
