@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrInvalid: an option makes no sense. See [InvalidError].
+// ErrInvalid is an option that makes no sense. See [InvalidError].
 var ErrInvalid = errors.New("invalid")
 
 // InvalidError matches [ErrInvalid].

@@ -90,11 +90,11 @@ func sinkCases() map[string]func(build) error {
 }
 
 // identity: the id is the same on each delivery, and key, position and headers are told.
-func identity(make build) error {
+func identity(fresh build) error {
 	p := &publisher{}
 	all := deliveries("a1")
 	all[0].Headers = map[string]string{"kind": "ticket", outboxwatermill.MetadataKey: "not this"}
-	s := make(p)
+	s := fresh(p)
 	for range 2 {
 		if errs := s.Publish(context.Background(), all); errs[0] != nil {
 			return errs[0]
@@ -109,7 +109,7 @@ func identity(make build) error {
 }
 
 // order: a message of a key is not sent before the one before it was acknowledged, although keys go on beside each other.
-func order(make build) error {
+func order(fresh build) error {
 	both := &sync.WaitGroup{}
 	both.Add(2)
 	p := &publisher{answer: func(m *message.Message) error {
@@ -119,7 +119,7 @@ func order(make build) error {
 		}
 		return nil
 	}}
-	if err := errors.Join(make(p).Publish(context.Background(), deliveries("a1", "a2", "b1", "a3", "b2"))...); err != nil {
+	if err := errors.Join(fresh(p).Publish(context.Background(), deliveries("a1", "a2", "b1", "a3", "b2"))...); err != nil {
 		return err
 	}
 	for _, key := range []string{"a", "b"} {
@@ -132,7 +132,7 @@ func order(make build) error {
 }
 
 // behind: what is behind one that failed is not sent, and that is held against none of it; what is not ordered is.
-func behind(make build) error {
+func behind(fresh build) error {
 	bad := errors.New("too large")
 	p := &publisher{answer: func(m *message.Message) error {
 		if string(m.Payload) == "a1" {
@@ -141,7 +141,7 @@ func behind(make build) error {
 		return nil
 	}}
 	all := append(deliveries("a1", "a2", "b1", "a3"), outbox.Delivery{Message: outbox.Message{ID: lease.NewID(), Topic: "t", Key: "a", Payload: []byte("a9")}})
-	errs := make(p).Publish(context.Background(), all)
+	errs := fresh(p).Publish(context.Background(), all)
 	sent := p.payloads()
 	slices.Sort(sent)
 	switch {
@@ -159,12 +159,12 @@ type stopped struct{ context.Context }
 func (stopped) Deadline() (time.Time, bool) { return time.Now(), true }
 
 // deadline: nothing is sent once it is past, whatever timers have done.
-func deadline(make build) error {
+func deadline(fresh build) error {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, ctx := range []context.Context{stopped{context.Background()}, over} {
 		p := &publisher{}
-		errs := make(p).Publish(ctx, deliveries("a1", "b1"))
+		errs := fresh(p).Publish(ctx, deliveries("a1", "b1"))
 		if len(p.payloads()) > 0 || !errors.Is(errs[0], outbox.ErrOutage) || !errors.Is(errs[1], outbox.ErrOutage) {
 			return fmt.Errorf("sent %v, %v", p.payloads(), errs)
 		}
@@ -173,14 +173,14 @@ func deadline(make build) error {
 }
 
 // panics: a publisher that panics over one message has not panicked over the others.
-func panics(make build) error {
+func panics(fresh build) error {
 	p := &publisher{answer: func(m *message.Message) error {
 		if string(m.Payload) == "a1" {
 			panic("a nil map")
 		}
 		return nil
 	}}
-	errs := make(p).Publish(context.Background(), deliveries("a1", "b1"))
+	errs := fresh(p).Publish(context.Background(), deliveries("a1", "b1"))
 	if errs[0] == nil || errors.Is(errs[0], outbox.ErrOutage) || errs[1] != nil {
 		return fmt.Errorf("%v", errs)
 	}
