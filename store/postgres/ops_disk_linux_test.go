@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tenure-go/tenure/operation"
 )
 
@@ -27,10 +25,10 @@ const diskSize = 256 << 20
 // The disk is of a child with mounts of its own, which the system allows to root alone; elsewhere the test says so, and shows nothing.
 func TestFullDiskOfOperations(t *testing.T) {
 	if folder := os.Getenv(diskVariable); folder != "" {
-		if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d,mode=1777", diskSize)); err != nil {
+		if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d,mode=1777", diskSize)); err != nil {
 			t.Fatal(err)
 		}
 		fullDisk(t, folder)
@@ -64,8 +62,8 @@ func TestFullDiskOfOperations(t *testing.T) {
 
 // fillDisk leaves nothing of the disk.
 func fillDisk(folder string) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(folder, &fs); err != nil {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(folder, &fs); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(folder, "filler"), make([]byte, int64(fs.Bfree)*fs.Bsize), 0o600) //nolint:gosec // a block's size is small
@@ -117,7 +115,12 @@ func fullDisk(t *testing.T, folder string) {
 	if err := os.Remove(filepath.Join(folder, "filler")); err != nil {
 		t.Fatal(err)
 	}
-	f.restart() // it has ended
+	ticks := time.NewTicker(5 * time.Millisecond)
+	defer ticks.Stop()
+	for f.server.Control().Running() { // it ends by itself; the test's own time bounds this
+		<-ticks.C
+	}
+	f.restart()
 	for i := range told {
 		id := fmt.Sprint("a", i)
 		err := f.patientlyOp(ctx, func() error { _, err := f.ops.Get(ctx, id); return err })
