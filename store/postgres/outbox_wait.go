@@ -19,11 +19,13 @@ const (
 	listenProbe   = 10 * time.Second    // so often it is asked whether it is there
 )
 
-var errPooled = errors.New("postgres: notifications do not come through a pooler that changes the server between transactions: this outbox polls")
+var errPooled = errors.New("postgres: notifications do not come through a pooler: this outbox polls")
 
 // listener is the connection for notifications of a store, on which waiters wait one after the other; those that come meanwhile share what it hears.
 type listener struct {
 	store *Store
+	bound time.Duration // for each statement, and before a connection is made anew after an error
+	probe time.Duration // so often it is asked whether it is there
 	gate  chan struct{} // held while the connection is in use
 	conn  *pgx.Conn
 	retry time.Time // no connection is tried before
@@ -35,7 +37,7 @@ type listener struct {
 }
 
 // Await implements [outbox.Waker]: by LISTEN, on a connection of its own beside the pool. Only while somebody waits are appends accompanied by a notification. The connection is asked every few seconds whether it is there; where it is not, Await
-// returns at its time, and makes it anew. Behind a pooler that changes the server between transactions no notification arrives: then Await returns an error, at once and every time, and the log says so once.
+// returns at its time, and makes it anew. Behind a pooler no notification arrives: then Await returns an error, at once and every time, and the log says so once.
 func (o *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) {
 	if err := outbox.CheckAwait(atMost); err != nil {
 		return false, err
@@ -126,7 +128,7 @@ func (l *listener) listen(ctx context.Context) (bool, error) {
 		return ready, err
 	}
 	for ctx.Err() == nil {
-		probe, cancel := context.WithTimeout(ctx, listenProbe)
+		probe, cancel := context.WithTimeout(ctx, l.probe)
 		_, err = l.conn.WaitForNotification(probe)
 		cancel()
 		switch {
@@ -162,8 +164,8 @@ func (l *listener) open(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	l.retry = time.Now().Add(listenBound)
-	bound, cancel := context.WithTimeout(ctx, listenBound)
+	l.retry = time.Now().Add(l.bound)
+	bound, cancel := context.WithTimeout(ctx, l.bound)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(bound, l.store.pool.Config().ConnConfig)
 	if err != nil {
@@ -178,36 +180,31 @@ func (l *listener) open(ctx context.Context) error {
 		l.mu.Lock()
 		l.pooled = true
 		l.mu.Unlock()
-		l.store.log.Warn("this outbox polls: its connections go through a pooler that changes the server between transactions, which passes no notifications on")
+		l.store.log.Warn("this outbox polls: its connections go through a pooler, which passes no notifications on")
 		return errPooled
 	}
 	return err
 }
 
-// setUp listens, and finds out whether what it hears comes to this connection: a pooler gives statements to whichever server is free, or refuses the setting.
+// setUp listens. Behind a pooler it does nothing: what it set would stay with a connection that others use. A pooler tells its clients another process than the server's.
 func (l *listener) setUp(ctx context.Context) (pooled bool, err error) {
-	for _, text := range []string{`LISTEN tenure_outbox`, fmt.Sprintf(`SET idle_session_timeout = %d`, listenExpires.Milliseconds())} {
-		if err := l.exec(ctx, text); err != nil {
-			return false, err
-		}
-	}
-	if err := l.exec(ctx, `SELECT pg_notify('tenure_outbox', 'here')`); err != nil {
-		return false, err
-	}
-	bound, cancel := context.WithTimeout(ctx, time.Second)
+	bound, cancel := context.WithTimeout(ctx, l.bound)
 	defer cancel()
-	if _, err = l.conn.WaitForNotification(bound); err != nil {
-		return bound.Err() != nil && ctx.Err() == nil, err
-	}
 	var pid uint32
-	if err = l.conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
+	if err = l.conn.QueryRow(bound, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
 		return false, err
 	}
-	return pid != l.conn.PgConn().PID(), nil
+	if pid != l.conn.PgConn().PID() {
+		return true, nil
+	}
+	if err = l.exec(ctx, fmt.Sprintf(`SET idle_session_timeout = %d`, listenExpires.Milliseconds())); err != nil && !refusedByServer(err) { // PostgreSQL 13 has none
+		return false, err
+	}
+	return false, l.exec(ctx, `LISTEN tenure_outbox`)
 }
 
 func (l *listener) exec(ctx context.Context, text string) error {
-	bound, cancel := context.WithTimeout(ctx, listenBound)
+	bound, cancel := context.WithTimeout(ctx, l.bound)
 	defer cancel()
 	_, err := l.conn.Exec(bound, text, pgx.QueryExecModeSimpleProtocol)
 	return err
@@ -215,7 +212,7 @@ func (l *listener) exec(ctx context.Context, text string) error {
 
 // enroll makes who appends notify, and reports whether something is there already.
 func (l *listener) enroll(ctx context.Context) (ready bool, err error) {
-	bound, cancel := context.WithTimeout(ctx, listenBound)
+	bound, cancel := context.WithTimeout(ctx, l.bound)
 	defer cancel()
 	if err := l.exec(ctx, fmt.Sprintf(`SELECT pg_advisory_lock_shared(%d)`, waiterLock)); err != nil {
 		return false, err
