@@ -139,7 +139,7 @@ func otherTwins() []twin {
 		{"an ended context is ignored", by("a-call-whose-context-has-ended-changes-nothing")},
 		{"the store has no name", by("the-store-says-what-it-keeps")},
 		{"an append wakes nobody", by("an-append-wakes-who-waits")},
-		{"a wait never waits", by("who-waits-for-nothing-waits-as-long-as-it-said", "what-is-held-up-wakes-nobody-all-the-time")},
+		{"a wait never waits", by("who-waits-for-nothing-waits-as-long-as-it-said", "what-is-held-up-wakes-nobody-all-the-time", "what-is-of-anothers-topic-wakes-nobody-all-the-time")},
 		{"a wait outlives its context", by("a-wait-ends-with-its-context")},
 	}
 }

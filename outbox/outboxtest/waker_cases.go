@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ func wakerCases() []Case[WakerHarness] {
 		named("an-append-wakes-who-waits", appendWakes),
 		named("who-waits-for-nothing-waits-as-long-as-it-said", waitsInVain),
 		named("what-is-held-up-wakes-nobody-all-the-time", heldUpWakesNobody),
+		named("what-is-of-anothers-topic-wakes-nobody-all-the-time", othersTopics),
 		named("a-wait-ends-with-its-context", waitEnds),
 	}
 }
@@ -41,7 +43,6 @@ func appendWakes(s *stage, h WakerHarness) {
 }
 
 func waitsInVain(s *stage, h WakerHarness) {
-	s.none("x")
 	s.waits(h)
 	for _, d := range []time.Duration{-1, outbox.MaxTTL + 1} {
 		if _, err := h.Waker().Await(s.ctx, d); !errors.Is(err, outbox.ErrInvalid) {
@@ -50,11 +51,14 @@ func waitsInVain(s *stage, h WakerHarness) {
 	}
 }
 
-// waits demands that five waits for nothing take some time: a hint may be wrong, but not every time.
-func (s *stage) waits(h WakerHarness) {
+// waits demands that five waits for nothing, each after a claim that gets nothing, take some time: a hint may be wrong, but not every time.
+func (s *stage) waits(h WakerHarness, topics ...string) {
 	began := time.Now()
 	const short = 50 * time.Millisecond
 	for i := 0; i < 5 && !s.failed(); i++ {
+		req := request(fmt.Sprint("w", len(topics), i))
+		req.Topics = topics
+		s.takes(req)
 		woken, err := h.Waker().Await(s.ctx, short)
 		if err != nil {
 			s.fail("waiting: %w", err)
@@ -75,8 +79,13 @@ func heldUpWakesNobody(s *stage, h WakerHarness) {
 	s.settles("x", nil, failed, s.verdict("3", outbox.Published), s.verdict("5", outbox.Returned))
 	s.append(line("l", "6")...)
 	s.pause(bill, true, "for a while")
-	s.none("y")
 	s.waits(h)
+}
+
+func othersTopics(s *stage, h WakerHarness) {
+	s.append(note("a", bill))
+	s.waits(h, mail) // a relay that asks for nothing else, while nobody asks for the other
+	s.take("x", "a")
 }
 
 func waitEnds(s *stage, h WakerHarness) {

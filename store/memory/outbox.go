@@ -27,6 +27,9 @@ type Outbox struct {
 	ids      map[fence.ID]*post
 	paused   map[string]string // reasons
 	hint     chan struct{}     // closed when something may be claimable
+	changes  int               // how often it was
+	seen     int               // changes at the latest claim
+	seenAt   time.Duration     // when that was
 }
 
 var (
@@ -120,6 +123,7 @@ func (s *Outbox) Advance(d time.Duration) {
 }
 
 func (s *Outbox) wake() {
+	s.changes++
 	close(s.hint)
 	s.hint = make(chan struct{})
 }
@@ -149,13 +153,14 @@ func (s *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 	}
 }
 
-// claimable reports whether a claim would get something: what waits for another of its key must not wake anybody, or a relay would ask all the time.
+// claimable reports whether a claim would get something that the latest one did not leave: what waits for another of its key, or is of a topic for which nobody asks, must not wake anybody, or a
+// relay would ask all the time.
 func (s *Outbox) claimable() bool {
 	blocked := s.claimed()
 	for _, p := range s.posts {
 		switch {
 		case p.state != outbox.Pending || !s.open(p.Topic) || p.Ordered && blocked[p.chain()]:
-		case s.due(p):
+		case s.due(p) && (s.changes != s.seen || p.due > s.seenAt || p.open() && p.until > s.seenAt):
 			return true
 		case p.Ordered:
 			blocked[p.chain()] = true
@@ -248,6 +253,7 @@ func (s *Outbox) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Bat
 		return outbox.Batch{}, err
 	}
 	defer s.end()
+	s.seen, s.seenAt = s.changes, s.now
 	got := outbox.Batch{Claim: req.Claim, Left: req.TTL}
 	blocked := s.claimed()
 	size := 0
