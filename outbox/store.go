@@ -41,7 +41,8 @@ type Store interface {
 
 // Waker is a store that can say that there may be something to claim before a relay would look.
 type Waker interface {
-	// Await returns when something may have become claimable since the caller's last claim, or after at most that long, or when ctx ends. It is a hint: true may be wrong, and so may false. An error says that hints are not to be had, why, and is
+	// Await returns when something may have become claimable since the caller's last claim, or after at most that long, or when ctx ends. It is a hint: true may be wrong, and so may false; but
+	// what the latest claim has left, of whatever topic, is not told again and again, or a relay would ask without a pause. An error says that hints are not to be had, why, and is
 	// no reason not to look.
 	Await(ctx context.Context, atMost time.Duration) (bool, error)
 }
