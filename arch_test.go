@@ -57,6 +57,7 @@ func importTable() []importRow {
 		{"operation", []string{"fence"}, "the rules of recorded outcomes; stores apply them"},
 		{"hold", []string{"fence"}, "the contract of what is for sale; stores apply it"},
 		{"outbox", []string{"fence"}, "the contract of messages; stores apply it"},
+		{"outbox/outboxhttp", []string{"budget", "budget/budgethttp", "outbox", "outbox/internal/keyed"}, "an adapter of the standard library's own protocol, within a budget"},
 		{"outbox/internal/keyed", []string{"outbox"}, "what sinks that send several at once have in common, so that they, in modules of their own, cannot differ"},
 		{"inbox", nil, "the contract of consumers; stores apply it"},
 		{"relay", []string{"fence", "lease", "outbox", "internal/clock"}, "it stands to an outbox as a worker to operations: ids are lease's, the store is whoever wires it"},
