@@ -116,7 +116,10 @@ func (a *acknowledged) check(path string) {
 func killRounds(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("TENURE_SQLITE_KILL_ROUNDS")
-	if text == "" {
+	switch {
+	case text == "" && raceDetector:
+		return 24
+	case text == "":
 		return 40
 	}
 	n, err := strconv.Atoi(text)
