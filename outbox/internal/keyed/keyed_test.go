@@ -118,14 +118,11 @@ func TestBrokenTwinsAreCaught(t *testing.T) {
 			}
 			return errs
 		},
-		"panic": func(ctx context.Context, all []outbox.Delivery, _ int, send func(context.Context, *outbox.Delivery) error) (errs []error) {
-			defer func() {
-				if recover() != nil {
-					errs = make([]error, len(all))
-				}
-			}()
+		"panic": func(ctx context.Context, all []outbox.Delivery, _ int, send func(context.Context, *outbox.Delivery) error) []error {
+			errs := make([]error, len(all))
+			defer func() { _ = recover() }()
 			for i := range all {
-				errs = append(errs, send(ctx, &all[i]))
+				errs[i] = send(ctx, &all[i])
 			}
 			return errs
 		},
