@@ -119,6 +119,7 @@ func testImportTable() []importRow {
 		{"operation/operationhttp", []string{"store/memory"}, "the middleware is tried on the oracle"},
 		{"operation/operationtest", []string{"store/memory"}, "the suite is tried on the oracle"},
 		{"hold/holdtest", []string{"store/memory"}, "the suite is tried on the oracle"},
+		{"outbox/outboxhttp", []string{"relay", "store/sqlite"}, "its example is compiled and run"},
 		{"outbox/outboxtest", []string{"store/memory"}, "the suite is tried on the oracle"},
 		{"hold", []string{"store/memory"}, "its example is compiled and run"},
 		{"operation", []string{"store/memory"}, "what callers use is tried on the oracle"},
