@@ -53,6 +53,7 @@ var (
 	errQueueFull  = errors.New("too many requests of this session are waiting already")
 	errTooMany    = errors.New("the rows changed under every attempt")
 	errInSale     = errors.New("somebody is in the middle of a sale")
+	errPooled     = errors.New("postgres: notifications do not come through a pooler: this outbox polls")
 	errReplicated = errors.New("the wait for a synchronous standby was cancelled: the commit may be on this server alone")
 )
 

@@ -34,6 +34,7 @@ func (s *Store) Outbox() *Outbox { return s.outbox }
 func newOutbox(s *Store) *Outbox {
 	o := &Outbox{store: s}
 	o.listener.store, o.listener.bound, o.listener.probe = s, listenBound, listenProbe
+	o.listener.ctx, o.listener.end = context.WithCancel(s.ctx)
 	o.listener.gate = make(chan struct{}, 1)
 	return o
 }

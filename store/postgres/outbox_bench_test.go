@@ -253,6 +253,7 @@ func BenchmarkOutboxOldSnapshot(b *testing.B) {
 }
 
 func snapshotRound(b *testing.B, keys int, held time.Duration) {
+	b.Helper()
 	o, pool := benchServer(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
@@ -263,7 +264,7 @@ func snapshotRound(b *testing.B, keys int, held time.Duration) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			if appended.Load()-relayed.Load() > 20_000 { // the relay is measured, with something to do
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 				continue
 			}
 			messages := make([]outbox.Message, 200)
@@ -289,7 +290,7 @@ func snapshotRound(b *testing.B, keys int, held time.Duration) {
 	}
 	rate := func(d time.Duration) float64 {
 		before := relayed.Load()
-		time.Sleep(d)
+		<-time.After(d)
 		return float64(relayed.Load()-before) / d.Seconds()
 	}
 	rate(time.Second)

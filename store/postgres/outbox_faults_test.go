@@ -236,6 +236,26 @@ func TestBlackholedListener(t *testing.T) {
 	}
 }
 
+// TestShutdownEndsWaits: a store that is shut down does not wait for who waits for messages.
+func TestShutdownEndsWaits(t *testing.T) {
+	r := &rig{t: t, harness: newHarness(t)}
+	s, err := Open(t.Context(), r.url(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := start(func() error { _, err := s.Outbox().Await(t.Context(), outbox.MaxTTL); return err })
+	for waiting := 0; waiting == 0; <-time.After(time.Millisecond) {
+		if err := r.own.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%outbox_ready%' AND state = 'idle'`).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(s.Shutdown(ctx), <-waits); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestOutboxRestored: what was dumped and restored into a new server goes on, with other transaction numbers (B30).
 func TestOutboxRestored(t *testing.T) {
 	ctx := t.Context()
@@ -313,7 +333,7 @@ func TestOutboxClaimReadsLittle(t *testing.T) {
 		for range 6 {
 			p.append(ctx, p.note("", "u"))
 		}
-		rows, err := r.own.Query(ctx, `EXPLAIN (ANALYZE, BUFFERS, FORMAT TEXT) SELECT * FROM tenure.outbox_claim($1, 'r', NULL, 5)`, uuid(p.ids.New()))
+		rows, err := r.own.Query(ctx, `EXPLAIN (ANALYSE, BUFFERS, FORMAT TEXT) SELECT * FROM tenure.outbox_claim($1, 'r', NULL, 5)`, uuid(p.ids.New()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/outbox"
 )
 
-const claimManyText = `SELECT positions, ids, topics, keys, ordereds, headers, payloads, attempts, ages, remaining, dead, looked, firsts, seen
+const claimManyText = `SELECT positions, ids, topics, keys, ordereds, headers, payloads, attempts, ages, remaining, dead, looked, firsts, seen, drawn
 	FROM tenure.outbox_claim_many($1::uuid, $2::text, $3::text[], $4::int, $5::int, $6::interval, $7::int, $8::jsonb)`
 
 // claimRow is the result of tenure.outbox_claim_many.
@@ -30,10 +30,11 @@ type claimRow struct {
 	looked       []string
 	firsts       []int64
 	seen         *string
+	drawn        int64
 }
 
 func (r *claimRow) dest() []any {
-	return []any{&r.positions, &r.ids, &r.topics, &r.keys, &r.ordered, &r.headers, &r.payloads, &r.attempts, &r.ages, &r.left, &r.dead, &r.looked, &r.firsts, &r.seen}
+	return []any{&r.positions, &r.ids, &r.topics, &r.keys, &r.ordered, &r.headers, &r.payloads, &r.attempts, &r.ages, &r.left, &r.dead, &r.looked, &r.firsts, &r.seen, &r.drawn}
 }
 
 // Claim is part of [outbox.Store].
@@ -49,6 +50,7 @@ func (o *Outbox) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Bat
 			o.hints.reset()
 			return outbox.Batch{}, err
 		}
+		o.listener.left.Store(row.drawn)
 		again := o.hints.learn(l, row.looked, row.firsts, text(row.seen), time.Now())
 		if again && len(row.positions) == 0 && row.dead == 0 { // what has committed late is before the place where this look began
 			continue

@@ -71,6 +71,15 @@ func (c claimed) verdicts(v outbox.Verdict) outbox.SettleRequest {
 	return req
 }
 
+// fullLook sets when the latest full look was, and returns where the next one begins that is not full.
+func (p *post) fullLook(at time.Time) int64 {
+	h := &p.outbox.hints
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looked = at
+	return h.from["orders"]
+}
+
 func (p *post) publish(ctx context.Context, c claimed) {
 	p.t.Helper()
 	if done, err := p.outbox.Settle(ctx, c.verdicts(outbox.Verdict{Outcome: outbox.Published})); err != nil || done.Applied != len(c.texts) {
@@ -142,7 +151,7 @@ func lateMessage(ctx context.Context, r *rig) error {
 		p.append(ctx, p.note("", text))
 		p.publish(ctx, p.take(ctx, text))
 	}
-	if from := p.outbox.hints.begin(time.Now()).from["orders"]; from < 3 {
+	if from := p.fullLook(time.Now().Add(time.Hour)); from < 3 {
 		return fmt.Errorf("looks begin at %d, so nothing was tried", from)
 	}
 	x.commit(ctx)
@@ -327,21 +336,19 @@ func TestForgottenFloorsLoseLateCommits(t *testing.T) {
 	ctx := t.Context()
 	p := newPost(&rig{t: t, harness: newHarness(t)})
 	x := p.begin(ctx, pgx.ReadCommitted)
-	late := p.note("", "late")
-	if _, err := p.outbox.AppendTx(ctx, x, late); err != nil {
+	if _, err := p.outbox.AppendTx(ctx, x, p.note("", "late")); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"a", "b", "c"} {
 		p.append(ctx, p.note("", text))
 		p.publish(ctx, p.take(ctx, text))
 	}
+	p.fullLook(time.Now().Add(time.Hour))
 	p.outbox.hints.mu.Lock()
 	p.outbox.hints.floors = map[uint64]map[string]int64{} // the twin
 	p.outbox.hints.mu.Unlock()
 	x.commit(ctx)
-	p.take(ctx) // it is not found
-	p.outbox.hints.mu.Lock()
-	p.outbox.hints.looked = time.Now().Add(-time.Minute) // but by a full look it is
-	p.outbox.hints.mu.Unlock()
+	p.take(ctx)                            // it is not found
+	p.fullLook(time.Now().Add(-time.Hour)) // but by a full look it is
 	p.publish(ctx, p.take(ctx, "late"))
 }

@@ -18,7 +18,7 @@ import (
 // its keys in one order, so two calls do not wait for each other; several calls in one transaction may, and then the server ends one of the two ([ErrBeginAgain]). What is not ordered waits for nobody, unless its id is being appended elsewhere.
 //
 // Every level of isolation will do, for the order of a key is that of this lock, not of snapshots. Above READ COMMITTED an id that another transaction has appended since the snapshot is [ErrBeginAgain] (SQLSTATE 40001). The call raises
-// synchronous_commit for the transaction, where the role has lowered it.
+// synchronous_commit for the transaction, where the role has lowered it. While a relay waits, the transaction notifies it at its commit, so one that has appended may be refused by PREPARE TRANSACTION.
 //
 // Besides the errors of Append it returns the driver's. After any error but one matching [outbox.ErrInvalid] the transaction is aborted, and the caller rolls it back. tx is used as by any other statement: not by two goroutines at once.
 func (o *Outbox) AppendTx(ctx context.Context, tx pgx.Tx, messages ...outbox.Message) ([]fence.ID, error) {

@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,19 +19,20 @@ const (
 	listenProbe   = 10 * time.Second    // so often it is asked whether it is there
 )
 
-var errPooled = errors.New("postgres: notifications do not come through a pooler: this outbox polls")
-
 // listener is the connection for notifications of a store, on which waiters wait one after the other; those that come meanwhile share what it hears.
 type listener struct {
 	store *Store
+	ctx   context.Context // ends when the store is being shut down
+	end   context.CancelFunc
 	bound time.Duration // for each statement, and before a connection is made anew after an error
 	probe time.Duration // so often it is asked whether it is there
 	gate  chan struct{} // held while the connection is in use
 	conn  *pgx.Conn
 	retry time.Time // no connection is tried before
 
+	left atomic.Int64 // turns up to here were drawn before the latest claim looked: what it has left is told to nobody
+
 	mu     sync.Mutex
-	told   bool // that it polls
 	pooled bool
 	shared []chan struct{}
 }
@@ -48,7 +49,7 @@ func (o *Outbox) Await(ctx context.Context, atMost time.Duration) (bool, error) 
 	defer o.store.leave()
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	stop := context.AfterFunc(o.store.ctx, cancel)
+	stop := context.AfterFunc(o.listener.ctx, cancel) // nobody is waited for who waits
 	defer stop()
 	return o.listener.await(ctx)
 }
@@ -187,17 +188,17 @@ func (l *listener) open(ctx context.Context) error {
 }
 
 // setUp listens. Behind a pooler it does nothing: what it set would stay with a connection that others use. A pooler tells its clients another process than the server's.
-func (l *listener) setUp(ctx context.Context) (pooled bool, err error) {
+func (l *listener) setUp(ctx context.Context) (pooled bool, _ error) {
 	bound, cancel := context.WithTimeout(ctx, l.bound)
 	defer cancel()
 	var pid uint32
-	if err = l.conn.QueryRow(bound, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
+	if err := l.conn.QueryRow(bound, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
 		return false, err
 	}
 	if pid != l.conn.PgConn().PID() {
 		return true, nil
 	}
-	if err = l.exec(ctx, fmt.Sprintf(`SET idle_session_timeout = %d`, listenExpires.Milliseconds())); err != nil && !refusedByServer(err) { // PostgreSQL 13 has none
+	if err := l.exec(ctx, fmt.Sprintf(`SET idle_session_timeout = %d`, listenExpires.Milliseconds())); err != nil && !refusedByServer(err) { // PostgreSQL 13 has none
 		return false, err
 	}
 	return false, l.exec(ctx, `LISTEN tenure_outbox`)
@@ -217,7 +218,7 @@ func (l *listener) enroll(ctx context.Context) (ready bool, err error) {
 	if err := l.exec(ctx, fmt.Sprintf(`SELECT pg_advisory_lock_shared(%d)`, waiterLock)); err != nil {
 		return false, err
 	}
-	err = l.conn.QueryRow(bound, `SELECT tenure.outbox_ready()`, pgx.QueryExecModeSimpleProtocol).Scan(&ready)
+	err = l.conn.QueryRow(bound, `SELECT tenure.outbox_ready($1::bigint)`, pgx.QueryExecModeSimpleProtocol, l.left.Load()).Scan(&ready)
 	return ready, err
 }
 

@@ -130,6 +130,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.down = true
 	s.mu.Unlock()
+	s.outbox.listener.end()
 	done := make(chan struct{})
 	go func() {
 		s.work.Wait()

@@ -1,13 +1,12 @@
--- For relays in Go: tenure.outbox_claim as one row, with hints. p_from: for a topic, a turn below which there is nothing. first: for each topic, the lowest turn that was there; seen: as of this snapshot.
+-- For relays in Go: tenure.outbox_claim as one row, with hints. p_from: for a topic, a turn below which there is nothing. first: for each topic, the lowest turn that was there; seen: as of this snapshot. drawn: no turn above was drawn before.
 CREATE FUNCTION tenure.outbox_claim_many(p_claim uuid, p_relay text, p_topics text[], p_limit int, p_bytes int, p_ttl interval, p_attempts int, p_from jsonb,
 	OUT positions bigint[], OUT ids uuid[], OUT topics text[], OUT keys text[], OUT ordereds boolean[], OUT headers jsonb[], OUT payloads bytea[], OUT attempts int[], OUT ages interval[],
-	OUT remaining interval, OUT dead int, OUT looked text[], OUT firsts bigint[], OUT seen text)
+	OUT remaining interval, OUT dead int, OUT looked text[], OUT firsts bigint[], OUT seen text, OUT drawn bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
 	v_now timestamptz;
-	v_last bigint;
 	v_turn bigint;
 	v_asked int;
 	v_found int;
@@ -37,9 +36,9 @@ BEGIN
 	IF EXISTS (SELECT 1 FROM tenure.outbox_claim o WHERE o.until <= v_now) OR EXISTS (SELECT 1 FROM tenure.outbox_later o WHERE o.due <= v_now) THEN
 		PERFORM tenure.outbox_notice(v_now);
 	END IF;
-	SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END INTO v_last FROM tenure.outbox_turn s; -- in an earlier statement than the look
+	SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END INTO drawn FROM tenure.outbox_turn s; -- in an earlier statement than the look
 	SELECT array_agg(x.topic ORDER BY x.head, x.topic), array_agg(x.head ORDER BY x.head, x.topic), pg_current_snapshot()::text INTO looked, firsts, seen FROM (
-		SELECT t.topic, coalesce((SELECT q.turn FROM tenure.outbox_queue q WHERE q.topic = t.topic AND q.turn >= coalesce((p_from ->> t.topic)::bigint, 0) ORDER BY q.turn LIMIT 1), v_last + 1) AS head
+		SELECT t.topic, coalesce((SELECT q.turn FROM tenure.outbox_queue q WHERE q.topic = t.topic AND q.turn >= coalesce((p_from ->> t.topic)::bigint, 0) ORDER BY q.turn LIMIT 1), drawn + 1) AS head
 		FROM unnest(tenure.outbox_open_topics(p_topics)) t (topic)) x;
 	FOR t IN 1..coalesce(cardinality(looked), 0) LOOP
 		v_turn := firsts[t] - 1; v_asked := 0; v_rows := -1;

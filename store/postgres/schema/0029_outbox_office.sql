@@ -203,11 +203,11 @@ BEGIN
 	RETURN v_done;
 END $$;
 
--- Whether something may be claimed, or will be when somebody looks.
-CREATE FUNCTION tenure.outbox_ready() RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+-- Whether there is something to claim that a claim which had seen the turns up to p_after has not left.
+CREATE FUNCTION tenure.outbox_ready(p_after bigint) RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	v_now timestamptz := clock_timestamp();
 BEGIN
-	RETURN EXISTS (SELECT 1 FROM unnest(tenure.outbox_open_topics(NULL)) t (topic), LATERAL (SELECT 1 FROM tenure.outbox_queue q WHERE q.topic = t.topic LIMIT 1) x)
+	RETURN EXISTS (SELECT 1 FROM unnest(tenure.outbox_open_topics(NULL)) t (topic), LATERAL (SELECT 1 FROM tenure.outbox_queue q WHERE q.topic = t.topic AND q.turn > p_after LIMIT 1) x)
 		OR EXISTS (SELECT 1 FROM tenure.outbox_later o WHERE o.due <= v_now) OR EXISTS (SELECT 1 FROM tenure.outbox_claim o WHERE o.until <= v_now);
 END $$;

@@ -8,7 +8,7 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA tenure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
 	tenure.outbox_append(text, bytea, text, boolean, jsonb, uuid), tenure.outbox_append_many(text[], bytea[], text[], boolean[], jsonb[], uuid[]),
 	tenure.outbox_claim(uuid, text, text[], int, int, interval, int), tenure.outbox_claim_many(uuid, text, text[], int, int, interval, int, jsonb),
-	tenure.outbox_settle(uuid, bigint[], text[], text[], interval[], boolean[], text), tenure.outbox_ready(),
+	tenure.outbox_settle(uuid, bigint[], text[], text[], interval[], boolean[], text), tenure.outbox_ready(bigint),
 	tenure.outbox_list(text, text, text[], bigint, int, boolean), tenure.outbox_get(uuid), tenure.outbox_topics(text),
 	tenure.inbox_once(text, text), tenure.inbox_take(text, text)
 TO tenure_user;
