@@ -13,13 +13,31 @@ import (
 	"github.com/tenure-go/tenure/store/memory"
 )
 
+// eager is a store whose hints say nothing: there may always be something.
+type eager struct{ *calls }
+
+func (eager) Await(context.Context, time.Duration) (bool, error) { return true, nil }
+
+// cut is a store whose claim's reply takes a second, and is lost where nobody waits for it any more.
+type cut struct{ *memory.Outbox }
+
+func (s cut) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Batch, error) {
+	batch, err := s.Outbox.Claim(ctx, req)
+	select {
+	case <-time.After(time.Second):
+		return batch, err
+	case <-ctx.Done():
+		return outbox.Batch{}, &outbox.UnknownError{Op: "claim", Err: ctx.Err()}
+	}
+}
+
 // TestHintsInVain: a store that hints all the time, here at what is another relay's topic, makes no loop hot, and what comes then is published within Poll.
 func TestHintsInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &calls{Outbox: memory.NewOutbox(memory.Options{})}
 		post(t, store, false, "a")
 		s := &sink{}
-		start(t, store, s, relay.Options{Topics: []string{"mine"}, Poll: time.Second})
+		start(t, eager{store}, s, relay.Options{Topics: []string{"mine"}, Poll: time.Second})
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if n := store.looks(); n < 30 || n > 100 {
@@ -55,7 +73,7 @@ func TestWakeInAnOutage(t *testing.T) {
 // TestGivesBackWhatIsBeingClaimed: a claim that is on its way when the relay is stopped is waited for, and what it brings is given back.
 func TestGivesBackWhatIsBeingClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tardy{memory.NewOutbox(memory.Options{}), time.Second}
+		store := cut{memory.NewOutbox(memory.Options{})}
 		post(t, store, false, "a")
 		s := &sink{}
 		r := start(t, store, s, relay.Options{})
