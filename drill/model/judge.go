@@ -38,6 +38,7 @@ type Verdict struct {
 	Failover             *Failover `json:"failover,omitempty"`
 	Payments             *Payments `json:"payments,omitempty"`
 	Sales                *Sales    `json:"sales,omitempty"`
+	Mail                 *Mail     `json:"messages,omitempty"`
 	OverranMS            int64     `json:"overran_ms,omitempty"` // how much longer than their leases the former holders worked, at least
 	Why                  string    `json:"why,omitempty"`        // what the last refused late write was told
 	Problems             []string  `json:"problems,omitempty"`   // at most maxProblems
