@@ -114,6 +114,7 @@ func testImportTable() []importRow {
 		{".", []string{"store/..."}, "the example of README is compiled and run here"},
 		{"budget", []string{"budget/admission"}, "only its own tests can put a machine to sleep: nobody is let in after that"},
 		{"fence/object", []string{"fence/object/s3", "github.com/minio/minio-go/v7"}, "the rule is tried on a real store, and its twins are caught there"},
+		{"server", []string{"store/memory"}, "calls are served over the oracle, on a real socket"},
 		{"client", []string{"server", "store/memory"}, "the suites run through a server over the oracle, on a real socket"},
 		{"lease/...", []string{"store/memory"}, "the client and the suite are tried on the oracle"},
 		{"operation/operationhttp", []string{"store/memory"}, "the middleware is tried on the oracle"},

@@ -41,6 +41,7 @@ func BenchmarkCycle(b *testing.B) {
 }
 
 func cycle(b *testing.B, s *lease.Session, name string) {
+	b.Helper()
 	held, err := s.Acquire(b.Context(), lease.Want{Names: []string{name}})
 	if err != nil {
 		b.Error(err)

@@ -53,8 +53,11 @@ var errStreamOver = errors.New("the stream of renewals has ended")
 // renew returns nil and no error where there is no stream: then the caller makes a call.
 func (k *keeper) renew(ctx context.Context, req *v1.RenewSessionRequest) (*v1.KeepSessionResponse, error) {
 	s := k.current()
-	if s == nil || ctx.Err() != nil {
+	if s == nil {
 		return nil, nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		return nil, unsent(ended)
 	}
 	tag, heard, answer := s.expect()
 	if answer == nil {
