@@ -1,6 +1,7 @@
 -- Claiming. Lock order: a claim's row, then queue rows (skipped where locked), ordered keys (tried), message rows by position. Nothing here waits but for a verdict on an expired claim that is being recorded at this moment.
 
-CREATE FUNCTION tenure.outbox_lane_of(p_topic text, p_key text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended(p_topic || E'\n' || p_key, 8031162945071838577) $$;
+-- One of 512 locks, so that a claim of many keys does not use up the server's room for locks. Two keys with one lock are in each other's way for as long as a claim is being made: the second is left in the queue.
+CREATE FUNCTION tenure.outbox_lane_of(p_topic text, p_key text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 8031162945071839232 + (hashtextextended(p_topic || E'\n' || p_key, 8031162945071838577) & 511) $$;
 
 -- Errors that are kept: the newest 8, each of at most 1,024 bytes.
 CREATE FUNCTION tenure.outbox_note(p_errors tenure.outbox_failure[], p_attempt int, p_relay text, p_problem text, p_now timestamptz) RETURNS tenure.outbox_failure[] LANGUAGE plpgsql IMMUTABLE AS $$

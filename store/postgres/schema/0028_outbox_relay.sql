@@ -12,7 +12,6 @@ DECLARE
 	v_found int;
 	v_rounds int := 0;
 	v_count int := 0;
-	v_lanes int := 0;
 	v_size bigint := 0;
 	v_rows int;
 	v_lined int := 0; -- of ordered keys
@@ -69,8 +68,7 @@ BEGIN
 						v_key_t := v_key_t || array_fill(looked[t], ARRAY[cardinality(k.cs)]); v_key_k := v_key_k || array_fill(k.key, ARRAY[cardinality(k.cs)]); v_key_c := v_key_c || k.cs;
 						CONTINUE;
 					END IF;
-					EXIT WHEN v_lanes >= 256 OR v_lined >= p_limit OR v_lined_size >= p_bytes AND v_lined > 0; -- what does not fit beside the unordered ones is cut off below, by position
-					v_lanes := v_lanes + 1;
+					EXIT WHEN v_lined >= p_limit OR v_lined_size >= p_bytes AND v_lined > 0; -- what does not fit beside the unordered ones is cut off below, by position
 					l := tenure.outbox_lane_look(looked[t], k.key, p_limit - v_lined, p_attempts, v_now);
 					v_p := v_p || l.positions; v_b := v_b || l.sizes; v_c := v_c || array_fill(NULL::tid, ARRAY[cardinality(l.positions)]);
 					v_lined := v_lined + cardinality(l.positions); v_lined_size := v_lined_size + coalesce((SELECT sum(u.s) FROM unnest(l.sizes) u (s)), 0);
