@@ -58,3 +58,6 @@ func (e *ForeignError) Error() string {
 
 // Is makes the error match [ErrForeign].
 func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
+
+// errStreamOver says that a stream ended before it answered: the renewal may have been done.
+var errStreamOver = errors.New("the stream of renewals has ended")

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -46,9 +45,6 @@ type keepStream struct {
 	pending map[int64]chan *v1.KeepSessionResponse
 	over    bool
 }
-
-// errStreamOver says that a stream ended before it answered: the renewal may have been done.
-var errStreamOver = errors.New("the stream of renewals has ended")
 
 // renew returns nil and no error where there is no stream: then the caller makes a call.
 func (k *keeper) renew(ctx context.Context, req *v1.RenewSessionRequest) (*v1.KeepSessionResponse, error) {
