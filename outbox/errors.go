@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tenure-go/tenure/fence"
 )
@@ -99,6 +100,7 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 type sinkError struct {
 	err  error
 	kind error
+	rest time.Duration
 }
 
 func (e *sinkError) Error() string        { return e.err.Error() }
@@ -110,7 +112,24 @@ func Outage(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &sinkError{err, ErrOutage}
+	return &sinkError{err, ErrOutage, 0}
+}
+
+// OutageFor is [Outage] where the destination has said for how long it wants to be left alone. It is nil for a nil err, whatever rest is.
+func OutageFor(err error, rest time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &sinkError{err, ErrOutage, max(rest, 0)}
+}
+
+// RestOf is how long the destination wants to be left alone, if err came from [OutageFor]; else 0.
+func RestOf(err error) time.Duration {
+	var said *sinkError
+	if errors.As(err, &said) {
+		return said.rest
+	}
+	return 0
 }
 
 // Refused makes err match [ErrRefused], keeping its text and its chain. It is nil for nil.
@@ -118,5 +137,5 @@ func Refused(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &sinkError{err, ErrRefused}
+	return &sinkError{err, ErrRefused, 0}
 }

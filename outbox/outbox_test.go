@@ -127,3 +127,15 @@ func most() []outbox.Message {
 	}
 	return all
 }
+
+// TestOutageFor: what a destination asks for survives wrapping, and a plain outage asks for nothing.
+func TestOutageFor(t *testing.T) {
+	cause := errors.New("too many")
+	err := fmt.Errorf("posting: %w", outbox.OutageFor(cause, time.Minute))
+	if !errors.Is(err, outbox.ErrOutage) || !errors.Is(err, cause) || outbox.RestOf(err) != time.Minute {
+		t.Errorf("%v: %v", err, outbox.RestOf(err))
+	}
+	if outbox.RestOf(outbox.Outage(cause)) != 0 || outbox.RestOf(nil) != 0 || outbox.RestOf(outbox.OutageFor(cause, -1)) != 0 || outbox.OutageFor(nil, 1) != nil {
+		t.Error("a rest that nobody has asked for")
+	}
+}

@@ -188,6 +188,9 @@ type Sink interface {
 	// Publish hands messages to the destination and returns, for each, nil once the destination has acknowledged it, durably as far as it does that, or why not. It may be called again with the same messages, which have the same ids.
 	//
 	// What is ordered is in order: a sink that sends several at once does not send one of a topic and key before an earlier one of these was acknowledged, and after one of them has failed it does not send those behind it, and says [ErrOutage] for them.
-	// An error matching [ErrRefused] says that this message will never be taken; one matching [ErrOutage] that the destination takes nothing now; any other that it may or may not have been published. It returns soon after ctx has ended.
+	// An error matching [ErrRefused] says that this message will never be taken; one matching [ErrOutage] that the destination takes nothing now; any other that it may or may not have been published.
+	//
+	// It looks at ctx.Err, and at [time.Until] of ctx's deadline, before it sends each message, and sends none afterwards, of which it says [ErrOutage]: a process that was stopped may run on before the timer that ends its context has fired, and the
+	// messages are another relay's by then. It returns soon after ctx has ended.
 	Publish(ctx context.Context, messages []Delivery) []error
 }

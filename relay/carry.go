@@ -69,21 +69,29 @@ func (r *Relay) verdict(d *outbox.Delivery, err error) outbox.Verdict {
 	return v
 }
 
-// outage notes whether the destination takes messages: it is away if it took none of a batch and said so of one.
+// outage notes whether the destination takes messages: it is away if it said so of one of a batch and answered for none, and it is back when it has answered, be it with a refusal. A failure, as a timeout, is no sign of either.
 func (r *Relay) outage(ctx context.Context, outage error, results []error) {
-	took := false
+	answered, failed, handed := false, false, false
+	r.leaveAlone = 0
 	for _, err := range results {
-		took = took || err == nil || !errors.Is(err, outbox.ErrOutage) && !errors.Is(err, errNotHanded)
+		away, untried := errors.Is(err, outbox.ErrOutage), errors.Is(err, errNotHanded)
+		answered = answered || err == nil || errors.Is(err, outbox.ErrRefused)
+		failed = failed || err != nil && !away && !untried
+		handed = handed || !untried
+		r.leaveAlone = max(r.leaveAlone, min(outbox.RestOf(err), maxPushback))
 	}
 	switch {
-	case outage != nil && !took:
+	case answered && r.restless > 0:
+		r.restless = 0
+		r.tell(ctx, Event{Kind: Recovered})
+	case outage != nil && !answered && !failed:
 		r.counts.outages.Add(1)
 		if r.restless++; r.restless == 1 {
 			r.tell(ctx, Event{Kind: Outage, Err: outage})
 		}
-	case took && r.restless > 0:
-		r.restless = 0
-		r.tell(ctx, Event{Kind: Recovered})
+	}
+	if r.idleHands++; handed {
+		r.idleHands = 0
 	}
 }
 
@@ -98,6 +106,8 @@ func (r *Relay) tell(ctx context.Context, e Event) {
 		attrs = append(attrs, attr("topic", e.Message.Topic), attr("id", e.Message.ID.String()))
 	case Recovered:
 		level = levelInfo
+	case Hanging:
+		level = levelError
 	case Outage:
 	}
 	if e.Err != nil {
@@ -109,20 +119,29 @@ func (r *Relay) tell(ctx context.Context, e Event) {
 	}
 }
 
-// publish hands the messages over while the claim surely stands and ctx has not ended, and returns what the sink said of each. It waits for the sink: there is never a second call while one is under way. Where ctx ends, it waits for Drain.
+// publish hands the messages over while the claim surely stands and ctx has not ended, and returns what the sink said of each. It waits for the sink, also past the deadline, which is told: there is never a second call while one is under
+// way. Where ctx ends, it waits for Drain.
 func (r *Relay) publish(ctx context.Context, all []outbox.Delivery, deadline time.Duration) ([]error, error) {
 	left := deadline - r.clock()
 	if left <= 0 || ctx.Err() != nil {
 		return notHanded(len(all)), nil
 	}
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
+	bound, cancel := r.until(context.WithoutCancel(ctx), deadline, left)
 	defer cancel()
 	done := make(chan []error, 1)
-	go func() { done <- r.sinkAll(ctx, bound, all, deadline) }()
-	select {
-	case results := <-done:
-		return results, nil
-	case <-ctx.Done():
+	go func() { done <- r.sinkAll(ctx, bound, all) }()
+	overdue := time.NewTimer(left + r.o.Margin)
+	defer overdue.Stop()
+	for waiting := true; waiting; {
+		select {
+		case results := <-done:
+			return results, nil
+		case <-overdue.C:
+			r.counts.hanging.Add(1)
+			r.tell(ctx, Event{Kind: Hanging})
+		case <-ctx.Done():
+			waiting = false
+		}
 	}
 	timer := time.NewTimer(r.o.Drain)
 	defer timer.Stop()
@@ -148,8 +167,12 @@ func notHanded(n int) []error {
 	return results
 }
 
-// sinkAll calls the sink. If that panics, or answers in a way that cannot be told apart, the messages are handed over one by one, so that what one of them does is held against no other. run is the relay's own context, ctx that of the hand-over.
-func (r *Relay) sinkAll(run, ctx context.Context, all []outbox.Delivery, deadline time.Duration) []error {
+// sinkAll calls the sink. If that panics, or answers in a way that cannot be told apart, the messages are handed over one by one, so that what one of them does is held against no other, as long as there is time: the rest may have been
+// published, and has failed. run is the relay's own context, ctx that of the hand-over.
+func (r *Relay) sinkAll(run, ctx context.Context, all []outbox.Delivery) []error {
+	if ctx.Err() != nil { // it was stopped since
+		return notHanded(len(all))
+	}
 	results, err := r.call(ctx, all)
 	if err == nil {
 		return results
@@ -157,23 +180,24 @@ func (r *Relay) sinkAll(run, ctx context.Context, all []outbox.Delivery, deadlin
 	if len(all) == 1 {
 		return []error{err}
 	}
-	results = notHanded(len(all))
+	results = make([]error, len(all))
 	type chain struct{ topic, key string }
 	blocked := map[chain]bool{}
 	for i := range all {
 		c := chain{all[i].Topic, all[i].Key}
-		if ctx.Err() != nil || run.Err() != nil || r.clock() >= deadline {
-			break
+		switch {
+		case all[i].Ordered && blocked[c]:
+			results[i] = errNotHanded
+		case ctx.Err() != nil || run.Err() != nil:
+			results[i] = err
+		default:
+			one, alone := r.call(ctx, all[i:i+1])
+			if alone != nil {
+				one = []error{alone}
+			}
+			results[i] = one[0]
+			blocked[c] = blocked[c] || all[i].Ordered && one[0] != nil
 		}
-		if all[i].Ordered && blocked[c] {
-			continue
-		}
-		one, err := r.call(ctx, all[i:i+1])
-		if err != nil {
-			one = []error{err}
-		}
-		results[i] = one[0]
-		blocked[c] = blocked[c] || all[i].Ordered && one[0] != nil
 	}
 	return results
 }
@@ -192,9 +216,11 @@ func (r *Relay) call(ctx context.Context, all []outbox.Delivery) (results []erro
 	return results, nil
 }
 
-// settle says what became of a batch. It goes on when the relay's context has ended, and repeats what is not known to be recorded until the claim's deadline. It returns the positions of which another claim had followed, and whether the others are recorded.
-func (r *Relay) settle(ctx context.Context, batch *outbox.Batch, verdicts []outbox.Verdict, deadline time.Duration) (late map[int64]bool, recorded bool) {
-	ctx = context.WithoutCancel(ctx)
+// settle says what became of a batch. It repeats what is not known to be recorded until the claim's deadline, and when run has ended for no longer than Drain. It returns the positions of which another claim had followed, and whether the
+// others are recorded.
+func (r *Relay) settle(run context.Context, batch *outbox.Batch, verdicts []outbox.Verdict, deadline time.Duration) (late map[int64]bool, recorded bool) {
+	ctx := context.WithoutCancel(run)
+	var ended time.Duration // by when it gives up once run has ended
 	req := outbox.SettleRequest{Claim: batch.Claim, Relay: r.o.Name, Verdicts: verdicts}
 	for n := 1; ; n++ {
 		bound, cancel := context.WithTimeout(ctx, callBound)
@@ -203,14 +229,21 @@ func (r *Relay) settle(ctx context.Context, batch *outbox.Batch, verdicts []outb
 		if err == nil {
 			return r.late(ctx, batch, done.Late), true
 		}
-		pause := backoff(n, 50*time.Millisecond, time.Second)
-		if !unsettled(err) || r.clock()+pause >= deadline {
+		wait := backoff(n, 50*time.Millisecond, time.Second)
+		now := r.clock()
+		if run.Err() != nil && ended == 0 {
+			ended = now + r.o.Drain
+		}
+		if !unsettled(err) || now+wait >= deadline || ended > 0 && now+wait >= ended {
 			r.counts.unsettled.Add(int64(len(verdicts)))
 			r.o.Log.LogAttrs(ctx, levelError, "outbox: what became of messages could not be recorded: they are published again", attr("relay", r.o.Name), number("messages", len(verdicts)), attr("error", err.Error()))
 			return nil, false
 		}
-		timer := time.NewTimer(pause)
-		<-timer.C
+		if ended > 0 {
+			pause(ctx, wait)
+		} else {
+			pause(run, wait)
+		}
 	}
 }
 

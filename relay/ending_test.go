@@ -74,8 +74,9 @@ func TestLate(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		want(t, "states", states(t, store), "map[delivered:1]")
-		want(t, "told", told, "[late]")
+		want(t, "told", told, "[hanging late]")
 		want(t, "counted", slow.Stats().Late, 1)
+		want(t, "counted as hanging", slow.Stats().Hanging, 1)
 	})
 }
 

@@ -23,7 +23,7 @@ type Options struct {
 	MaxAttempts int           // after which a message is given up; 20
 	RetryFirst  time.Duration // at most so long after a first failure; 1 s. The pause is random up to that, and what it is random up to doubles
 	RetryMost   time.Duration // 5 min
-	RestMost    time.Duration // the longest pause while the destination, or the store, is away; 30 s
+	RestMost    time.Duration // the longest pause while the destination, or the store, is away, unless the destination asks for more: up to ten minutes of that are heeded; 30 s
 
 	Poll  time.Duration // between two looks that find nothing; 1 s
 	Drain time.Duration // how long Run waits, when its context has ended, for what was handed over; 10 s
@@ -45,14 +45,15 @@ const (
 	Late                      // what became of a message was told after another claim had followed
 	Outage                    // the destination takes nothing
 	Recovered                 // it does again
+	Hanging                   // the destination has not returned, and the claim is over: this relay hands over nothing until it does, and others publish these messages again
 )
 
 // String is the kind as texts use it.
 func (k Kind) String() string {
-	if k < GivenUp || k > Recovered {
+	if k < GivenUp || k > Hanging {
 		return fmt.Sprintf("Kind(%d)", int(k))
 	}
-	return [...]string{"given up", "late", "outage", "recovered"}[k-1]
+	return [...]string{"given up", "late", "outage", "recovered", "hanging"}[k-1]
 }
 
 // Event is something that an operator may want to know at once.

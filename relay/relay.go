@@ -20,6 +20,8 @@ const (
 	pruneEvery = time.Minute
 	firstVain  = 10 * time.Millisecond // before another look, after a hint in vain; doubling up to Poll
 	maxShift   = 20
+	// maxPushback is the longest rest that a destination may ask for.
+	maxPushback = 10 * time.Minute
 )
 
 // Relay carries messages from one store to one destination. Its methods are safe for concurrent use, but for Run, which is called once.
@@ -32,17 +34,20 @@ type Relay struct {
 	hint  chan struct{}
 
 	// of Run's goroutine
-	restless int           // outages of the destination in a row
-	inVain   int           // looks in a row to which a hint had led, and which found nothing
-	away     int           // failures of the store in a row
-	deaf     bool          // the store's hints are not to be had, which was said
-	pruned   time.Duration // when it was last done
+	restless int // outages of the destination in a row
+	// leaveAlone is how long the destination asked to be left alone, in the latest batch.
+	leaveAlone time.Duration
+	idleHands  int           // batches in a row of which nothing could be handed over
+	inVain     int           // looks in a row to which a hint had led, and which found nothing
+	away       int           // failures of the store in a row
+	deaf       bool          // the store's hints are not to be had, which was said
+	pruned     time.Duration // when it was last done
 
 	counts counts
 }
 
 type counts struct {
-	claimed, published, failed, refused, returned, dead, late, outages, unsettled atomic.Int64
+	claimed, published, failed, refused, returned, dead, late, outages, unsettled, hanging atomic.Int64
 }
 
 // Stats counts since the relay was made.
@@ -56,6 +61,7 @@ type Stats struct {
 	Late      int64 // of which this relay said something after another claim had followed
 	Outages   int64 // batches that ended in an outage
 	Unsettled int64 // of which it could not say what became of them: they are published again
+	Hanging   int64 // batches for which the destination had not returned when their claim was over
 }
 
 // New returns a relay that does nothing yet. It returns an [*InvalidError] for options that make no sense.
@@ -82,11 +88,11 @@ func (r *Relay) Wake() {
 func (r *Relay) Stats() Stats {
 	c := &r.counts
 	return Stats{Claimed: c.claimed.Load(), Published: c.published.Load(), Failed: c.failed.Load(), Refused: c.refused.Load(), Returned: c.returned.Load(), Dead: c.dead.Load(), Late: c.late.Load(),
-		Outages: c.outages.Load(), Unsettled: c.unsettled.Load()}
+		Outages: c.outages.Load(), Unsettled: c.unsettled.Load(), Hanging: c.hanging.Load()}
 }
 
 // Run carries messages until ctx ends. Then it gives back what it has not handed over, waits for what it has for at most [Options.Drain], and returns nil, or a [*DrainError] where the destination did not return: what it still has may be
-// published, and is claimed again.
+// published, and is claimed again. What cannot be recorded within another Drain, because the store is away, is logged and counted, and is published again too.
 func (r *Relay) Run(ctx context.Context) error {
 	r.pruned = r.clock()
 	for ctx.Err() == nil {
@@ -110,8 +116,11 @@ func (r *Relay) Run(ctx context.Context) error {
 			if err := r.carry(ctx, &batch, deadline); err != nil {
 				return err
 			}
-			if r.restless > 0 {
-				pause(ctx, backoff(r.restless, r.o.RetryFirst, r.o.RestMost))
+			switch {
+			case r.restless > 0 || r.leaveAlone > 0:
+				pause(ctx, max(backoff(max(r.restless, 1), r.o.RetryFirst, r.o.RestMost), r.leaveAlone))
+			case r.idleHands > 1: // the store's replies leave no time
+				pause(ctx, backoff(r.idleHands-1, r.o.Poll, r.o.RestMost))
 			}
 		}
 	}
@@ -165,7 +174,8 @@ func (r *Relay) hinted(ctx context.Context) bool {
 	if !ok {
 		return r.rest(ctx, around(r.o.Poll))
 	}
-	wait, cancel := context.WithCancel(ctx)
+	poll := around(r.o.Poll)
+	wait, cancel := context.WithTimeout(ctx, poll+callBound) // also where the store does not keep to it
 	var woken sync.WaitGroup
 	woken.Go(func() {
 		select {
@@ -175,14 +185,14 @@ func (r *Relay) hinted(ctx context.Context) bool {
 		}
 	})
 	began := r.clock()
-	poll := around(r.o.Poll)
-	hint, err := waker.Await(wait, min(poll, outbox.MaxTTL))
+	atMost := min(poll, outbox.MaxTTL)
+	hint, err := waker.Await(wait, atMost)
 	again := wait.Err() != nil
 	cancel()
 	woken.Wait()
 	if err == nil || again {
 		r.deaf = r.deaf && err != nil
-		return hint || again
+		return hint || again || r.clock()-began < atMost/2 // who returns at once for nothing has hinted in vain
 	}
 	if !r.deaf {
 		r.deaf = true

@@ -78,7 +78,7 @@ func New(o Options) (*Sink, error) {
 
 // Publish implements [outbox.Sink]. Each message is one POST, repeated by the relay alone. An answer 2xx acknowledges it.
 //
-//   - [outbox.ErrOutage]: what was certainly not sent; 429, and 503 with Retry-After; and what says that the address or the credential is wrong, for every message: 401, 403, 404, 405, 407 and redirections, which are not followed.
+//   - [outbox.ErrOutage]: what was certainly not sent; 429, and 503 with Retry-After, which [outbox.RestOf] tells the relay; and what says that the address or the credential is wrong, for every message: 401, 403, 404, 405, 407 and redirections, which are not followed.
 //   - [outbox.ErrRefused]: 400, 410, 413, 415 and 422.
 //   - Everything else may have been done, and counts against the message: a timeout, a connection that broke, other answers of 5xx and 4xx.
 //
@@ -131,7 +131,7 @@ func classify(code int, err error) error {
 	case budget.ClassOf(err) == budget.NotSent:
 		return outbox.Outage(err)
 	case errors.As(err, &known) && known.Class == budget.Refused && (known.Again || known.RetryAfter > 0):
-		return outbox.Outage(err)
+		return outbox.OutageFor(err, known.RetryAfter)
 	}
 	switch code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired:

@@ -115,6 +115,9 @@ func TestAnswers(t *testing.T) {
 		case err != nil:
 			got = unknown
 		}
+		if code > 1000 && outbox.RestOf(err) != 7*time.Second {
+			t.Errorf("%d: it asked to be left alone for %v", code, outbox.RestOf(err))
+		}
 		if got != want || asked.Load() != 1 || err != nil && strings.Contains(err.Error(), "private") {
 			t.Errorf("%d: %s, want %s; asked %d times; %v", code, got, want, asked.Load(), err)
 		}
