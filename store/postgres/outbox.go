@@ -32,11 +32,8 @@ var (
 func (s *Store) Outbox() *Outbox { return s.outbox }
 
 func newOutbox(s *Store) *Outbox {
-	o := &Outbox{store: s}
-	o.listener.store, o.listener.bound, o.listener.probe = s, listenBound, listenProbe
-	o.listener.ctx, o.listener.end = context.WithCancel(s.ctx)
-	o.listener.gate = make(chan struct{}, 1)
-	return o
+	waits, end := context.WithCancel(s.ctx)
+	return &Outbox{store: s, listener: listener{store: s, ctx: waits, end: end, bound: listenBound, probe: listenProbe, gate: make(chan struct{}, 1)}}
 }
 
 // Guarantees is part of [outbox.Store]. What was told survives a failover as far as commits do.

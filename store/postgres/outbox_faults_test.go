@@ -238,7 +238,7 @@ func TestBlackholedListener(t *testing.T) {
 
 // TestShutdownEndsWaits: a store that is shut down does not wait for who waits for messages.
 func TestShutdownEndsWaits(t *testing.T) {
-	r := &rig{t: t, harness: newHarness(t)}
+	r := newHarness(t)
 	s, err := Open(t.Context(), r.url(), Options{})
 	if err != nil {
 		t.Fatal(err)
