@@ -165,7 +165,7 @@ func TestL80RenewalIsOneRow(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	r := &rig{t: t, harness: newHarness(t)}
-	for _, table := range []string{"lease", "session"} { // its ANALYZE of so many leases is an old snapshot, beside which no page is tidied
+	for _, table := range []string{"lease", "session"} { // what it takes stock of so many leases under is an old snapshot, beside which no page is tidied
 		if _, err := r.own.Exec(ctx, `ALTER TABLE tenure.`+table+` SET (autovacuum_enabled = false)`); err != nil {
 			t.Fatal(err)
 		}
