@@ -24,6 +24,7 @@ type question struct {
 	Payments *payQuestion   `json:"payments,omitempty"` // of a drill about payments
 
 	Sales *model.SaleDemand `json:"sales,omitempty"` // of a drill about holds
+	Mail  *model.MailDemand `json:"mail,omitempty"`  // of a drill about messages
 }
 
 // Judge is the whole program of the judging process: it reads a question from stdin, the resource's content, log and
@@ -39,6 +40,10 @@ func Judge(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}
 	if q.Sales != nil {
 		verdict, err := judgeSales(ctx, q)
+		return errors.Join(err, (&lines{to: stdout}).send(verdict))
+	}
+	if q.Mail != nil {
+		verdict, err := judgeMail(ctx, q)
 		return errors.Join(err, (&lines{to: stdout}).send(verdict))
 	}
 	if q.History == nil {

@@ -177,7 +177,7 @@ func TestWithoutASchema(t *testing.T) {
 // TestDrillThroughPgBouncer: in transaction mode, with fewer connections to the server than the drill has to the pooler.
 func TestDrillThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"pause", "pause-in-transaction", "expired-hold"} {
+	for _, name := range []string{"pause", "pause-in-transaction", "expired-hold", "late-ack"} {
 		o := onPostgres(t, name, "sound", 2)
 		direct, err := pgx.ParseConfig(o.URL)
 		if err != nil {

@@ -35,6 +35,7 @@ type Report struct {
 	Failover             *model.Failover `json:"failover,omitempty"`
 	Payments             *model.Payments `json:"payments,omitempty"`
 	Sales                *model.Sales    `json:"sales,omitempty"`
+	Mail                 *model.Mail     `json:"messages,omitempty"`
 	Problems             []string        `json:"problems,omitempty"`
 	RunMS                int64           `json:"run_ms"`
 
@@ -109,6 +110,10 @@ func (r Report) WriteTable(to io.Writer) error {
 		r.writeSales(t)
 		return t.Flush()
 	}
+	if r.Mail != nil {
+		r.writeMail(t)
+		return t.Flush()
+	}
 	rows := []struct {
 		what  string
 		count int
@@ -140,6 +145,10 @@ func (r Report) enforcement() string {
 		return "fenced: what is sold is what its hold says"
 	case r.Sales != nil:
 		return "unfenced: holds in a table of the application's own"
+	case r.Mail != nil && r.Fenced:
+		return "fenced: claims with tokens, and a consumer with an inbox"
+	case r.Mail != nil:
+		return "unfenced: without what prevents the damage"
 	case !r.Fenced && r.Failover != nil:
 		return "unfenced: a new incarnation does not jump"
 	case !r.Fenced:
@@ -189,6 +198,9 @@ func (r Report) verdict() string {
 	}
 	if r.Sales != nil {
 		seen = fmt.Sprintf("damage in %d of %d rounds", r.Sales.DamagedRounds, r.Sales.Judged())
+	}
+	if r.Mail != nil {
+		seen = fmt.Sprintf("damage in %d of %d rounds", r.Mail.DamagedRounds, r.Mail.Judged())
 	}
 	if r.Failover != nil {
 		seen = fmt.Sprintf("%d of %d tokens repeated, %s", r.Failover.Repeated, r.Failover.Judged(), seen)

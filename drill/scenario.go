@@ -33,6 +33,8 @@ type Scenario struct {
 	Payments bool
 	// Sales: its resource is a table of sales beside the store, which keeps holds.
 	Sales bool
+	// Mail: its resource is the tables of a consumer of messages, beside the store, which keeps them.
+	Mail bool
 
 	ttl, margin time.Duration
 	atOnce      int // rounds that are played at the same time
@@ -121,7 +123,7 @@ func Scenarios() []Scenario {
 			Summary:  "a primary dies with unshipped commits, and every branch of its history grants",
 			Shows:    "On PostgreSQL servers of its own: the link to the standbys is cut, the primary goes on granting and renewing and is killed; a standby is promoted and grants the same names; a second standby of the same parent is promoted, a plain copy of the dead primary is started, the old primary is brought back. No token comes twice for a name over all branches, and the late writes of the lost branch's holders are refused by the mark of a resource apart. Printed is what does not survive: how many successors were granted while the former holder still believed to hold. Then the stated residue, a new branch whose clock is an hour behind: tokens repeat there, a claim from the lost branch is refused as ahead and stops its name, and `epoch raise --above` repairs both.",
 			Unfenced: "Entering a new incarnation is replaced by a function that does not jump. Tokens then repeat, and the drill is ok if it has seen that."},
-	}, fenceScenarios(), payScenarios(), holdScenarios())
+	}, fenceScenarios(), payScenarios(), holdScenarios(), mailScenarios())
 }
 
 // fenceScenarios are pause, with other resources than tables that the drill makes: what differs is who refuses the late write.

@@ -52,7 +52,7 @@ func (s sqliteSite) tables() (tables, error) {
 		remove: `DROP TABLE IF EXISTS [value]; DROP TABLE IF EXISTS [log]; DROP TABLE IF EXISTS [answer]; DROP TABLE IF EXISTS [event];
 			DELETE FROM tenure_mark WHERE resource GLOB '{names}*';`,
 		leftovers: `SELECT name FROM sqlite_schema WHERE type = 'table' AND (name GLOB '` + tablePrefix + `*' OR name GLOB '` + protectedPrefix + `*') LIMIT 4096`,
-		form:      `^(?:` + tablePrefix + `|` + protectedPrefix + `)([0-9a-f]{8})[0-9a-f]{8}_(value|log|answer|event|sale|seat)$`,
+		form:      `^(?:` + tablePrefix + `|` + protectedPrefix + `)([0-9a-f]{8})[0-9a-f]{8}_(value|log|answer|event|sale|seat|delivery|effect|state|letter)$`,
 		drop:      `DROP TABLE IF EXISTS `,
 		snapshot:  sql.TxOptions{ReadOnly: true},
 		isBusy:    isBusy}, nil

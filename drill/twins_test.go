@@ -48,6 +48,8 @@ func twins() map[string]func(*worker) {
 		"faultless":    paying(func(s *payerSetup) { s.Fault = "" }),
 		// Sellers: a sale is written whatever the confirmation says; written again; and what is late is not sent.
 		"ignores-late": selling(mannerIgnoresLate), "two-rows": selling(mannerTwoRows), "silent-sale": selling(mannerSilent),
+		// Carriers: each publication has an id of its own; what is late is not said, or taken for recorded; a message is given up at once; and what is behind one that failed is sent.
+		"new-ids": carrying(mannerNewIDs), "mute": carryingLate(mannerMute), "deaf": carrying(mannerDeaf), "gives-up": carrying(mannerGivesUp), "leaps": carrying(mannerLeaps),
 		// Cancelling the work releases the lease at once.
 		"release-on-cancel": func(w *worker) {
 			w.quit = func(ctx context.Context) error {

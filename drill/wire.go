@@ -29,7 +29,8 @@ type setup struct {
 	NoTurns  bool        `json:"no_turns,omitempty"`
 	Pay      *payerSetup `json:"pay,omitempty"` // of a payer
 
-	Sell *sellerSetup `json:"sell,omitempty"` // of a seller
+	Sell *sellerSetup  `json:"sell,omitempty"` // of a seller
+	Mail *carrierSetup `json:"mail,omitempty"` // of a carrier of messages
 }
 
 // guard is what the resource checks before a write.
@@ -90,7 +91,7 @@ const (
 	opDeliver op = "deliver" // hand the release that was held back to the authority, now
 	opRelease op = "release" // release the lease
 	opClose   op = "close"   // close the session
-	opDo      op = "do"      // run work by lease.Do; reply once it holds
+	opDo      op = "do"      // run work by lease.Do, and reply once it holds; of a carrier: relay
 	opCancel  op = "cancel"  // cancel that work's context
 	opFinish  op = "finish"  // let that work return
 	opStory   op = "story"   // carry out Step

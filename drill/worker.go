@@ -65,6 +65,9 @@ func runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer, change fu
 		if w.Role == roleSeller {
 			return w.serveSeller(ctx, in)
 		}
+		if w.Role == roleCarrier {
+			return w.serveCarrier(ctx, in)
+		}
 		return w.serve(ctx, in)
 	}
 	w.late = w.writeLate

@@ -94,9 +94,14 @@ func (j *mailJudge) count() {
 		taken[d.Message] = taken[d.Message] || d.Accepted
 	}
 	m.Dead += len(filter(j.Messages, func(m MailMessage) bool { return m.State == mailDead }))
-	late := filter(j.Answers, func(a Answer) bool { return a.Late && !a.Unsent })
+	late := filter(j.Answers, j.late)
 	m.LateSent += len(late)
 	m.LateTaken += len(filter(late, func(a Answer) bool { return a.Accepted }))
+}
+
+// late reports whether a settlement was of a claim that another one had followed.
+func (j *mailJudge) late(a Answer) bool {
+	return a.Late && !a.Unsent && slices.ContainsFunc(j.Messages, func(m MailMessage) bool { return m.Name == a.Element && int(a.Token) < m.Attempts })
 }
 
 // arrivals are the deliveries of a message.
@@ -136,7 +141,9 @@ func (j *mailJudge) shows(kind Damage, m MailMessage) bool {
 	case OldOverNew:
 		return slices.ContainsFunc(j.States, func(s MailState) bool { return s.Key == m.Key && s.Value < m.Value }) && slices.ContainsFunc(j.arrivals(m.Name), accepted)
 	case AckedStale:
-		return slices.ContainsFunc(j.Answers, func(a Answer) bool { return a.Late && !a.Unsent && a.Accepted && a.Element == m.Name && int(a.Token) < m.Attempts })
+		return slices.ContainsFunc(j.Answers, func(a Answer) bool {
+			return j.late(a) && a.Accepted && a.Element == m.Name
+		})
 	case HeldUp:
 		ownFailed := slices.ContainsFunc(j.Deliveries, func(d Delivery) bool { return d.Key == m.Key && !d.Accepted })
 		othersFailed := slices.ContainsFunc(j.Deliveries, func(d Delivery) bool { return d.Key != m.Key && !d.Accepted })
@@ -198,7 +205,7 @@ func (j *mailJudge) valid() bool {
 		}
 	}
 	for _, relay := range j.want.Late {
-		if !slices.ContainsFunc(j.Answers, func(a Answer) bool { return a.Late && !a.Unsent && a.Writer == relay }) {
+		if !slices.ContainsFunc(j.Answers, func(a Answer) bool { return j.late(a) && a.Writer == relay }) {
 			return false
 		}
 	}
