@@ -149,12 +149,15 @@ func wait(ctx context.Context, d time.Duration) {
 
 // runs starts a relay, and returns what ends it.
 func runs(t *testing.T, c carrier) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	return func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -171,6 +174,7 @@ func promises() []promise {
 
 // published: while the destination has not acknowledged it, a message is not delivered.
 func published(t *testing.T, makes maker) error {
+	t.Helper()
 	store, hang := memory.NewOutbox(memory.Options{}), make(chan struct{})
 	post(t, store, false, "a")
 	stop := runs(t, makes(store, &sink{answer: func(context.Context, outbox.Delivery) error { <-hang; return nil }}, relay.Options{}))
@@ -183,6 +187,7 @@ func published(t *testing.T, makes maker) error {
 
 // inTime: a claim whose reply comes after its deadline is not published.
 func inTime(t *testing.T, makes maker) error {
+	t.Helper()
 	store := &tardy{memory.NewOutbox(memory.Options{}), 4 * time.Second}
 	post(t, store, false, "a")
 	began, first := time.Now(), time.Duration(0)
@@ -204,6 +209,7 @@ func inTime(t *testing.T, makes maker) error {
 
 // outages: a destination that is away for ten minutes makes no dead letter, and no attempt.
 func outages(t *testing.T, makes maker) error {
+	t.Helper()
 	store := memory.NewOutbox(memory.Options{})
 	post(t, store, false, "a")
 	stop := runs(t, makes(store, &sink{answer: func(context.Context, outbox.Delivery) error { return outbox.Outage(errors.New("away")) }}, relay.Options{MaxAttempts: 3}))
@@ -214,6 +220,7 @@ func outages(t *testing.T, makes maker) error {
 
 // givenBack: what was claimed when the relay is told to end is anybody's at once.
 func givenBack(t *testing.T, makes maker) error {
+	t.Helper()
 	store := cut{memory.NewOutbox(memory.Options{})}
 	post(t, store, false, "a")
 	stop := runs(t, makes(store, &sink{}, relay.Options{}))
@@ -225,6 +232,7 @@ func givenBack(t *testing.T, makes maker) error {
 
 // unhurried: a store that is away for a minute is not asked a thousand times.
 func unhurried(t *testing.T, makes maker) error {
+	t.Helper()
 	store := &calls{Outbox: memory.NewOutbox(memory.Options{}), claim: func(int) error { return &outbox.UnavailableError{Op: "claim", Err: errors.New("away")} }}
 	stop := runs(t, makes(store, &sink{}, relay.Options{}))
 	<-time.After(time.Minute)
@@ -237,6 +245,7 @@ func unhurried(t *testing.T, makes maker) error {
 
 // refused: what the destination will never take is handed over once.
 func refused(t *testing.T, makes maker) error {
+	t.Helper()
 	store := memory.NewOutbox(memory.Options{})
 	post(t, store, false, "a")
 	s := &sink{answer: func(context.Context, outbox.Delivery) error { return outbox.Refused(errors.New("never")) }}
@@ -248,6 +257,7 @@ func refused(t *testing.T, makes maker) error {
 
 // givenUp: what fails each time goes to the dead letters after so many attempts.
 func givenUp(t *testing.T, makes maker) error {
+	t.Helper()
 	store := memory.NewOutbox(memory.Options{})
 	post(t, store, false, "a")
 	s := &sink{answer: func(context.Context, outbox.Delivery) error { return errors.New("no") }}
@@ -260,6 +270,7 @@ func givenUp(t *testing.T, makes maker) error {
 
 // toldLate: a relay whose claim another has followed tells that it was late.
 func toldLate(t *testing.T, makes maker) error {
+	t.Helper()
 	store := memory.NewOutbox(memory.Options{})
 	post(t, store, false, "a")
 	c := makes(store, &sink{answer: func(context.Context, outbox.Delivery) error { <-time.After(time.Minute); return nil }}, relay.Options{TTL: 10 * time.Second})
@@ -274,6 +285,7 @@ func toldLate(t *testing.T, makes maker) error {
 
 // repeated: a settlement that did not arrive is said again, and the message is not published again.
 func repeated(t *testing.T, makes maker) error {
+	t.Helper()
 	store := &calls{Outbox: memory.NewOutbox(memory.Options{}), settle: func(n int, _ outbox.SettleRequest) error {
 		if n == 1 {
 			return &outbox.UnknownError{Op: "settle", Err: errors.New("the connection broke")}
