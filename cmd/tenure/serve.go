@@ -38,7 +38,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "serve a store to processes on this machine that do not open it themselves",
-		Long: `Serves leases, holds and operations of a store over HTTP: one port speaks Connect, gRPC, gRPC-Web and JSON, so that curl,
+		Long: `Serves leases, marks, holds and operations of a store over HTTP: one port speaks Connect, gRPC, gRPC-Web and JSON, so that curl,
 tenure --store http://... and clients in any language can ask. Several servers may serve one PostgreSQL database.
 
 It knows no users yet, so it listens on the loopback alone, and refuses to start elsewhere: whoever reaches it may do
@@ -66,7 +66,7 @@ answered, at the latest after --drain. Logs go to standard error, with --json as
 }
 
 // handler serves what the store keeps.
-func (a *app) handler(ctx context.Context, s store, l location, f serveFlags, draining <-chan struct{}) (http.Handler, error) {
+func (a *app) handler(ctx context.Context, s store, l location, f serveFlags, kept *marks, draining <-chan struct{}) (http.Handler, error) {
 	authority, err := a.readAuthority(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (a *app) handler(ctx context.Context, s store, l location, f serveFlags, dr
 		return nil, err
 	}
 	h, err := server.Handler(server.Options{
-		Authority: authority.Authority, Leases: s, Holds: held, Operations: ops, Limits: server.Limits{Most: f.most, AtOnce: f.atOnce, Waits: f.wait}, Draining: draining,
+		Authority: authority.Authority, Leases: s, Marks: kept, Holds: held, Operations: ops, Limits: server.Limits{Most: f.most, AtOnce: f.atOnce, Waits: f.wait}, Draining: draining,
 	})
 	if errors.Is(err, server.ErrInvalid) {
 		return nil, usagef("--most, --at-once, --waits: %v", err)
@@ -110,7 +110,18 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	defer a.close(ctx, s)
 	draining := make(chan struct{})
-	h, err := a.handler(ctx, s, l, f, draining)
+	kept, err := openMarks(ctx, l, log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+		defer cancel()
+		if err := kept.close(bound); err != nil {
+			a.say("closing the marks: %v; nothing that was answered is lost", err)
+		}
+	}()
+	h, err := a.handler(ctx, s, l, f, kept, draining)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/internal/testdb"
 )
 
@@ -39,6 +43,9 @@ func TestServe(t *testing.T) {
 			if direct, remote := w.ok("lease", "show", "job"), w.ok("lease", "show", "job", "--store", url); direct != remote || !strings.Contains(remote, "released") {
 				t.Errorf("the store says\n%s\nand the server\n%s", direct, remote)
 			}
+			older := w.ok("run", "marked", "--store", url, "--", "sh", "-c", "echo $TENURE_CLAIM")
+			newer := w.ok("run", "marked", "--store", url, "--", "sh", "-c", "echo $TENURE_CLAIM")
+			marked(t, url, older, newer)
 			var a, b authorityJSON
 			for out, into := range map[string]*authorityJSON{w.ok("authority", "show", "--json"): &a, w.ok("authority", "show", "--json", "--store", url): &b} {
 				if err := json.Unmarshal([]byte(out), into); err != nil {
@@ -66,6 +73,35 @@ func TestServe(t *testing.T) {
 				t.Errorf("with the server gone: %d %s", got.code, got.stderr)
 			}
 		})
+	}
+}
+
+// marked enters a mark with a claim, and then with an older one, which is refused.
+func marked(t *testing.T, url, older, newer string) {
+	t.Helper()
+	const stale = "failed_precondition"
+	for _, c := range []struct{ call, code, claim string }{{"EnterMark", "", older}, {"EnterMark", "", newer}, {"AdmitMark", "", newer}, {"EnterMark", stale, older}, {"AdmitMark", stale, older}, {"VerifyClaim", stale, newer}} {
+		claim, err := fence.ParseClaim(strings.TrimSpace(c.claim))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"resource": "r", "claim": {"authority": %q, "name": %q, "acquisition": %q, "token": %q}}`, claim.Authority, claim.Name, claim.Acquisition, claim.Token)
+		if c.call == "VerifyClaim" {
+			body = strings.Replace(body, `"resource": "r", `, "", 1)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/tenure.v1.MarkService/"+c.call, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reply struct{ Code, Message string }
+		if err := errors.Join(json.NewDecoder(resp.Body).Decode(&reply), resp.Body.Close()); err != nil || reply.Code != c.code {
+			t.Errorf("%s under token %d: %+v, %v; want %q", c.call, claim.Token, reply, err, c.code)
+		}
 	}
 }
 
