@@ -138,7 +138,7 @@ func (r *Relay) publish(ctx context.Context, all []outbox.Delivery, deadline tim
 			return results, nil
 		case <-overdue.C:
 			r.counts.hanging.Add(1)
-			r.tell(ctx, Event{Kind: Hanging})
+			r.tell(ctx, Event{Kind: Hanging, Err: &sinkError{fmt.Sprintf("has not returned, with %d messages", len(all))}})
 		case <-ctx.Done():
 			waiting = false
 		}

@@ -76,7 +76,8 @@ func New(o Options) (*Sink, error) {
 	return &Sink{o, u.Host, &budgethttp.Transport{Base: o.Transport}}, nil
 }
 
-// Publish implements [outbox.Sink]. Each message is one POST, repeated by the relay alone. An answer 2xx acknowledges it.
+// Publish implements [outbox.Sink]. Each message is one POST, repeated by the relay alone. An answer 2xx acknowledges it. The body is the payload; topic, key, position and headers of the message do not travel, because nothing of them would be signed: what the
+// receiver needs of them belongs into the payload.
 //
 //   - [outbox.ErrOutage]: what was certainly not sent; 429, and 503 with Retry-After, which [outbox.RestOf] tells the relay; and what says that the address or the credential is wrong, for every message: 401, 403, 404, 405, 407 and redirections, which are not followed.
 //   - [outbox.ErrRefused]: 400, 410, 413, 415 and 422.
