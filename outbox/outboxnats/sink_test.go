@@ -253,7 +253,7 @@ func TestStoppedServer(t *testing.T) {
 			close(out)
 		case relay.Recovered:
 			close(back)
-		case relay.GivenUp, relay.Late:
+		case relay.GivenUp, relay.Late, relay.Hanging:
 			t.Errorf("%v", e)
 		}
 	}})
