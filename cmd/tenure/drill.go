@@ -46,6 +46,11 @@ The drills about holds, from expired-hold on, are about what is sold: sellers pl
 is stopped or killed in the middle, and a table of sales is judged, which has no key that would prevent anything. Their items
 and holds are named tenure-drill/* too; the holds are over, and stay until they are pruned, the items stay.
 
+The drills about messages, from dead-relay on, are about what arrives: relays carry messages from the store's outbox to a
+consumer that the drill runs itself, one of them is stopped or killed in the middle, and the consumer's tables are judged.
+Their topics and consumers are named tenure-drill/*; the messages are delivered or dead, and stay until tenure outbox prune,
+the notes in the inbox until it is pruned.
+
 While a drill runs on a file, sessions with a TTL of 0.6 to 2 s live in it, and fenced transactions of other programs on it
 are bounded to a quarter of that. On PostgreSQL a drill takes up to 80 connections. docs/drills.md says what each
 drill does, and what it does not show.`,
@@ -56,6 +61,7 @@ drill does, and what it does not show.`,
   tenure drill failover
   tenure drill crash-between-effect-and-record --store sqlite:
   tenure drill expired-hold --store sqlite:
+  tenure drill dead-relay --store sqlite:
   tenure drill story --store memory:`,
 		Args: cobra.NoArgs,
 		RunE: needsCommand,
@@ -120,7 +126,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.Files {
 		example += "\n  tenure drill %[1]s --store sqlite: --folder /srv/data"
 	}
-	if s.Payments || s.Sales {
+	if s.Payments || s.Sales || s.Mail {
 		example += "\n  tenure drill %[1]s --store postgres://app@127.0.0.1/shop --rounds 10"
 	}
 	if s.Name == "pause" {
@@ -142,7 +148,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.OwnServers {
 		off = "the jump of a new incarnation"
 	}
-	if s.Payments {
+	if s.Payments || s.Mail {
 		off = "what prevents the damage"
 	}
 	if s.Sales {
@@ -158,7 +164,7 @@ func (a *app) scenarioCommand(s drill.Scenario) *cobra.Command {
 	if s.Files {
 		cmd.Flags().StringVar(&f.folder, "folder", "", "where a folder for the files is made, and removed afterwards; default: where the system\nkeeps temporary files")
 	}
-	if !s.OwnServers && !s.PostgresOnly && !s.Objects && !s.Files && !s.Service && !s.Tables && !s.Payments && !s.Sales && s.Name != "story" {
+	if !s.OwnServers && !s.PostgresOnly && !s.Objects && !s.Files && !s.Service && !s.Tables && !s.Payments && !s.Sales && !s.Mail && s.Name != "story" {
 		cmd.Flags().BoolVar(&f.highWater, "high-water", false, "the resource checks its high-water mark, not the authority's rows")
 	}
 	if s.Name == "pause" {

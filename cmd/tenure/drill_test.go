@@ -196,6 +196,27 @@ func TestDrillOfHolds(t *testing.T) {
 	}
 }
 
+// TestDrillOfMessages: one of them both ways, on both kinds of store, and the table says what has arrived.
+func TestDrillOfMessages(t *testing.T) {
+	t.Parallel()
+	onPostgres, _ := postgresWorld(t, testdb.Shared(t))
+	for _, w := range []*world{newWorld(t), onPostgres} {
+		got, r := drillReport(t, w, "dead-relay", "--rounds", "1", "--json", "--unfenced")
+		if got.code != 0 || !r.OK || r.Mail == nil || r.Mail.Deliveries != 2 || r.Mail.Effects != 2 || r.Mail.DamagedRounds != 2 {
+			t.Errorf("unfenced: exit %d, %s%s", got.code, got.stdout, got.stderr)
+		}
+		out := w.ok("drill", "paused-relay", "--rounds", "1")
+		for _, line := range []string{"messages that arrived at the consumer  5\n", "after-the-look                         ok: ", "ok: damage in 0 of 2 rounds"} {
+			if !strings.Contains(out, line) {
+				t.Errorf("no %q in\n%s", line, out)
+			}
+		}
+		if out := w.ok("outbox", "ls", "--state", "pending"); strings.Contains(out, "tenure-drill/") {
+			t.Errorf("left: %s", out)
+		}
+	}
+}
+
 // TestDrillOnItsOwnServer: with no store named, a drill about PostgreSQL starts one.
 func TestDrillOnItsOwnServer(t *testing.T) {
 	t.Parallel()
