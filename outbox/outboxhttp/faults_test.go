@@ -83,7 +83,11 @@ func serves(t *testing.T, l net.Listener, h http.HandlerFunc) (stop func()) {
 	done := make(chan error, 1)
 	go func() { done <- service.Serve(l) }()
 	stop = sync.OnceFunc(func() {
-		_ = service.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := service.Shutdown(ctx); err != nil { // what is being answered is: else it would come again
+			t.Error(err)
+		}
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
@@ -102,7 +106,7 @@ func listen(t *testing.T, address string) net.Listener {
 	return l
 }
 
-// TestServiceIsAwayForAWhile: what is appended while nothing listens arrives in order when something does, and no attempt is held against it.
+// TestServiceIsAwayForAWhile: what is appended while nothing listens arrives in order when something does, and nothing of it is given up.
 func TestServiceIsAwayForAWhile(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
 	address := l.Addr().String()
