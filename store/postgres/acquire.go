@@ -25,14 +25,14 @@ func (s *Store) Acquire(ctx context.Context, req lease.AcquireRequest) ([]lease.
 	defer s.leave()
 	req.Names = slices.Clone(req.Names)
 	own := s.session(req.Session)
-	if known := own.namesOf(req.ID); known != nil && !sameNames(known, req.Names) {
+	if known := own.of(req.ID).names; known != nil && !sameNames(known, req.Names) {
 		return nil, s.otherNames(ctx, req, known)
 	}
-	grants, err := s.acquire(ctx, own, req)
+	grants, place, err := s.acquire(ctx, own, req)
 	var ended *lease.EndedError
 	switch {
 	case err == nil:
-		own.granted(req.ID, req.Names)
+		own.granted(req.ID, acquired{req.Names, place})
 	case errors.As(err, &ended) && ended.What == "session":
 		s.forget(req.Session)
 	}
@@ -53,20 +53,23 @@ func (s *Store) otherNames(ctx context.Context, req lease.AcquireRequest, known 
 	return err
 }
 
-func (s *Store) acquire(ctx context.Context, own *session, req lease.AcquireRequest) ([]lease.Grant, error) {
+// acquire returns also where the row of a grant is, if a batch has told.
+func (s *Store) acquire(ctx context.Context, own *session, req lease.AcquireRequest) (grants []lease.Grant, place pgtype.TID, err error) {
 	if len(req.Names) > 1 {
-		return s.acquireSingly(ctx, own, req)
+		grants, err = s.acquireSingly(ctx, own, req)
+		return grants, place, err
 	}
 	c := &call{op: "acquire", id: req.ID, name: req.Names[0], acquire: &req, closedBelow: req.ClosedBelow}
 	if err := own.acquires.do(ctx, s, c, s.acquireOne, s.acquireMany); err != nil {
-		return nil, err
+		return nil, place, err
 	}
 	if c.grant != nil && c.grant.code != codeLocked { // the lane waits for nobody; singly it may
 		if grants, again, err := s.granted(ctx, req, []grantRow{*c.grant}); !again {
-			return grants, err
+			return grants, c.grant.place, err
 		}
 	}
-	return s.acquireSingly(ctx, own, req)
+	grants, err = s.acquireSingly(ctx, own, req)
+	return grants, place, err
 }
 
 // acquireOne runs on the caller's goroutine.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/lease"
 )
@@ -18,6 +20,7 @@ type call struct {
 	name        string
 	acquire     *lease.AcquireRequest // or a release
 	closedBelow fence.ID
+	place       pgtype.TID    // of a release: where its row was when it was granted, if that is known
 	sync        bool          // a release that must be durable before it is told
 	done        chan struct{} // closed when the fields below are set
 	grant       *grantRow     // the answer to an acquire, nil: ask singly
@@ -116,16 +119,33 @@ func (l *lane) next(s *Store, many func(context.Context, []*call)) {
 	s.work.Add(1) // this store is not shut down yet: the caller's own call is still counted
 	go func() {
 		defer s.work.Done()
-		for ; batch != nil; batch = l.take() {
+		for batch != nil {
 			ctx, cancel := context.WithTimeout(s.ctx, batchBound)
 			many(ctx, batch)
 			cancel()
-			for _, c := range batch {
-				close(c.done)
+			answered := batch
+			if l.waiting() > len(answered) { // those who were answered would add little: the server has the next batch first
+				batch = l.take()
+				go answer(answered) // their calls are counted until they have it
+				continue
 			}
+			answer(answered)
 			runtime.Gosched() // those who were answered may ask again, in the next batch
+			batch = l.take()
 		}
 	}()
+}
+
+func answer(batch []*call) {
+	for _, c := range batch {
+		close(c.done)
+	}
+}
+
+func (l *lane) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)
 }
 
 // take returns the next batch, or nil, and the lane is idle then. A name stands in a batch once; the second request for it waits for the next.

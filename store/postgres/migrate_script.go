@@ -43,7 +43,24 @@ func steps() []step {
 		version: 5,
 		up:      []string{"0032_operation_bounds.sql"},
 		down:    boundsDown(),
+	}, {
+		version: 6,
+		up:      []string{"0033_places.sql"},
+		down:    placesDown(),
 	}}
+}
+
+// placesDown brings back the batches of version 1, which know no places, where leases are; the fence half has none.
+func placesDown() string {
+	const acquire = "tenure.acquire_many(uuid, uuid, uuid[], text[], interval[])"
+	return `DO $down$ BEGIN
+	IF to_regprocedure('tenure.release_many(uuid, uuid, uuid[], text[], tid[])') IS NOT NULL THEN
+		DROP FUNCTION ` + acquire + `, tenure.release_many(uuid, uuid, uuid[], text[], tid[]);
+		EXECUTE $old$` + before("0004_acquire.sql", "acquire_many") + before("0005_release.sql", "release_many") + `$old$;
+		REVOKE ALL ON FUNCTION ` + acquire + `, tenure.release_many(uuid, uuid, uuid[], text[]) FROM PUBLIC;
+		GRANT EXECUTE ON FUNCTION ` + acquire + `, tenure.release_many(uuid, uuid, uuid[], text[]) TO tenure_user;
+	END IF;
+END $down$;`
 }
 
 // boundsDown brings back the functions that version 5 has replaced, where operations are; the fence half has none.
@@ -128,6 +145,10 @@ func halfSteps() []step {
 	}, {
 		version: 5, half: true,
 		up:   []string{"half_6_version.sql"},
+		down: "SELECT 1;",
+	}, {
+		version: 6, half: true,
+		up:   []string{"half_7_version.sql"},
 		down: "SELECT 1;",
 	}}
 }

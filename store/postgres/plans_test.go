@@ -42,6 +42,7 @@ func (r *rig) scanning() []string {
 		{"admit('file', $1, 'a', $2, (SELECT last_value FROM tenure.token))", []any{uuid(r.store.id), uuid(ids[2])}},
 		{"acquire_many($1, $2, ARRAY[$3::uuid], ARRAY['b'], NULL)", []any{s, zero, uuid(ids[3])}},
 		{"acquire_many($1, $2, ARRAY[$3::uuid], ARRAY['b'], NULL)", []any{other, zero, uuid(ids[4])}},
+		{"release_many($1, $2, ARRAY[$3::uuid], ARRAY['b'], ARRAY['(0,1)'::tid])", []any{s, zero, uuid(ids[4])}}, // nothing of it is there
 		{"release_many($1, $2, ARRAY[$3::uuid], ARRAY['b'])", []any{s, zero, uuid(ids[3])}},
 		{"acquire_rows($1, $2, $3, ARRAY['b', 'c'], NULL, 0)", []any{other, zero, uuid(ids[5])}},
 		{"release_rows($1, $2, ARRAY['b', 'c'], 0)", []any{other, uuid(ids[5])}},

@@ -26,14 +26,15 @@ func (s *Store) release(ctx context.Context, req lease.ReleaseRequest, sync bool
 	defer s.leave()
 	own := s.session(req.Session)
 	names := append([]string(nil), req.Names...)
-	if known := own.namesOf(req.ID); known != nil && !sameNames(known, names) {
+	known := own.of(req.ID)
+	if known.names != nil && !sameNames(known.names, names) {
 		if own.isHeld(req.ID) {
 			return lease.Released{}, &lease.MismatchError{What: "names", ID: req.ID}
 		}
-		names = known
+		names = known.names
 	}
 	if len(names) == 1 {
-		c := &call{op: "release", id: req.ID, name: names[0], closedBelow: req.ClosedBelow, sync: sync || !own.mayReleaseAsync()}
+		c := &call{op: "release", id: req.ID, name: names[0], closedBelow: req.ClosedBelow, place: known.place, sync: sync || !own.mayReleaseAsync()}
 		mark := own.mark()
 		one := func(ctx context.Context, c *call) { s.releaseOne(ctx, req.Session, c) }
 		many := func(ctx context.Context, batch []*call) { s.releaseMany(ctx, req.Session, batch) } // for others' calls too
@@ -66,18 +67,18 @@ func (s *Store) releaseOne(ctx context.Context, session fence.ID, c *call) {
 
 // releaseMany is durable if any of its calls must be.
 func (s *Store) releaseMany(ctx context.Context, session fence.ID, batch []*call) {
-	ids, names := make([]pgtype.UUID, len(batch)), make([]string, len(batch))
+	ids, names, places := make([]pgtype.UUID, len(batch)), make([]string, len(batch)), make([]pgtype.TID, len(batch))
 	var below fence.ID
 	sync := false
 	for i, c := range batch {
-		ids[i], names[i] = uuid(c.id), c.name
+		ids[i], names[i], places[i] = uuid(c.id), c.name, c.place
 		sync = sync || c.sync
 		if below.Less(c.closedBelow) {
 			below = c.closedBelow
 		}
 	}
 	var done []int32
-	err := s.releaseCall(ctx, sync, &done, `tenure.release_many($1, $2, $3, $4)`, uuid(session), uuid(below), ids, names)
+	err := s.releaseCall(ctx, sync, &done, `tenure.release_many($1, $2, $3, $4, $5)`, uuid(session), uuid(below), ids, names, places)
 	for _, c := range batch {
 		c.err = s.releaseFailed(c.id, err)
 	}

@@ -235,7 +235,7 @@ type session struct {
 	mu       sync.Mutex
 	ctx      context.Context // ends what waits, when the session is closed or found to be over
 	cancel   context.CancelFunc
-	known    map[fence.ID][]string // names asked for under the ids that are held, or over and not closed
+	known    map[fence.ID]acquired // the ids that are held, or over and not closed
 	over     []fence.ID            // those of known that are over: a ring
 	oldest   int                   // where the ring is written next, once it is full
 	async    []released            // releases that no durable commit is known to follow
@@ -243,6 +243,12 @@ type session struct {
 	lost     []released            // releases to be repeated
 	stuck    []released            // those of them that no batch settled
 	unbroken fence.ID              // the mark of the server's uninterrupted life, as of the last renewal
+}
+
+// acquired is what is known of an id.
+type acquired struct {
+	names []string   // asked for under it
+	place pgtype.TID // where its row was when a batch granted it: a hint, which may be wrong by now. Invalid: not known
 }
 
 type released struct {
@@ -266,7 +272,7 @@ func (s *Store) session(id fence.ID) *session {
 		if len(s.sessions) >= maxSessions {
 			s.evictLocked()
 		}
-		own = &session{slow: make(chan struct{}, maxSlow), known: map[fence.ID][]string{}, unbroken: s.unbroken}
+		own = &session{slow: make(chan struct{}, maxSlow), known: map[fence.ID]acquired{}, unbroken: s.unbroken}
 		own.goOn(s.ctx)
 		s.sessions[id] = own
 	}
@@ -343,15 +349,15 @@ func (own *session) goOn(ctx context.Context) {
 	own.ctx, own.cancel = context.WithCancel(ctx)
 }
 
-// granted remembers which names an id took.
-func (own *session) granted(id fence.ID, names []string) {
+// granted remembers what an id took.
+func (own *session) granted(id fence.ID, a acquired) {
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	own.known[id] = names
+	own.known[id] = a
 }
 
-// namesOf returns the names that an id is known by, or nil.
-func (own *session) namesOf(id fence.ID) []string {
+// of returns what is known of an id; its names are nil if that is nothing.
+func (own *session) of(id fence.ID) acquired {
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	return own.known[id]
@@ -361,14 +367,14 @@ func (own *session) namesOf(id fence.ID) []string {
 func (own *session) isHeld(id fence.ID) bool {
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	return own.known[id] != nil && !slices.Contains(own.over, id)
+	return own.known[id].names != nil && !slices.Contains(own.over, id)
 }
 
 // ended notes that an id is over. The names stay known for a while: a request under it with others is a mistake to be told.
 func (own *session) ended(id fence.ID, names []string) {
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	own.known[id] = names
+	own.known[id] = acquired{names: names}
 	if len(own.over) < maxOver {
 		own.over = append(own.over, id)
 	} else {
@@ -421,7 +427,7 @@ func (own *session) heldRows() (ids []pgtype.UUID, names []string) {
 		over[id] = true
 	}
 	for id, of := range own.known {
-		for _, name := range of {
+		for _, name := range of.names {
 			if !over[id] {
 				ids, names = append(ids, uuid(id)), append(names, name)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 func trials() []trial {
-	return slices.Concat(tokenTrials(), sessionTrials(), orderTrials(), queueTrials(), pruneTrials(), operationTrials(), holdTrials(), repeatTrials(), outboxTrials())
+	return slices.Concat(tokenTrials(), sessionTrials(), orderTrials(), queueTrials(), pruneTrials(), operationTrials(), holdTrials(), repeatTrials(), outboxTrials(), placeTrials())
 }
 
 func tokenTrials() []trial {

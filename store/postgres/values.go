@@ -65,6 +65,7 @@ type grantRow struct {
 	token               *int64
 	remaining, holdLeft pgtype.Interval
 	what                *string
+	place               pgtype.TID // of a grant by acquire_many
 }
 
 func (r *grantRow) dest() []any {
@@ -85,18 +86,19 @@ type batchRow struct {
 	heldLefts  []pgtype.Interval
 	heldOwners []string
 	unbroken   pgtype.UUID
+	places     []pgtype.TID
 }
 
-const batchColumns = `SELECT os, tokens, hold_lefts, remaining, held_os, held_tokens, held_lefts, held_owners, unbroken FROM `
+const batchColumns = `SELECT os, tokens, hold_lefts, remaining, held_os, held_tokens, held_lefts, held_owners, unbroken, places FROM `
 
 func (r *batchRow) dest() []any {
-	return []any{&r.os, &r.tokens, &r.holdLefts, &r.remaining, &r.heldOs, &r.heldTokens, &r.heldLefts, &r.heldOwners, &r.unbroken}
+	return []any{&r.os, &r.tokens, &r.holdLefts, &r.remaining, &r.heldOs, &r.heldTokens, &r.heldLefts, &r.heldOwners, &r.unbroken, &r.places}
 }
 
 // deal gives each call its answer, where there is one.
 func (r *batchRow) deal(batch []*call) {
 	for i, o := range r.os {
-		row := &grantRow{o: 1, code: codeDone, token: &r.tokens[i], remaining: r.remaining}
+		row := &grantRow{o: 1, code: codeDone, token: &r.tokens[i], remaining: r.remaining, place: r.places[i]}
 		if len(r.holdLefts) > 0 {
 			row.holdLeft = r.holdLefts[i]
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // SchemaVersion is the newest schema that this code knows, and that a store needs.
-const SchemaVersion = 5
+const SchemaVersion = 6
 
 // querier is a pool, a connection or a transaction.
 type querier interface {

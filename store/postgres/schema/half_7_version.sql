@@ -1,0 +1,1 @@
+-- Version 6 brings places of leases, which the fence half does not have.
