@@ -121,10 +121,10 @@ func (s *carrier) openMail(ctx context.Context) (err error) {
 func (s *carrier) carry(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundBound)
 	defer cancel()
-	switch s.Mail.Manner {
-	case mannerSettlesFirst:
+	if s.Mail.Manner == mannerSettlesFirst {
 		return s.settleFirst(ctx)
-	case mannerOwnTable:
+	}
+	if s.Mail.Manner == mannerOwnTable {
 		return s.ownTable(ctx)
 	}
 	s.settled = func() {}

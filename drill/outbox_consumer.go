@@ -110,7 +110,8 @@ func (co *consumer) decide(round int, l letter) (*habits, int) {
 	if h == nil {
 		return &habits{}, statusSick
 	}
-	return h, h.answer(l)
+	status := h.answer(l)
+	return h, status
 }
 
 // take notes a delivery and, if it is accepted, has its effect in the same transaction: once, unless the consumer keeps no inbox.

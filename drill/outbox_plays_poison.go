@@ -16,7 +16,7 @@ const (
 	poisonAttempts = 3
 	killerAttempts = 4                      // after two claims in a row that expired a message is handed out alone: it kills alone as well
 	poisonTries    = 8                      // without a bound it is tried so often, and then the round is over
-	killerTTL      = 400 * time.Millisecond // a killed relay's claim is to end soon
+	killerTTL      = 600 * time.Millisecond // a killed relay's claim is to end soon
 )
 
 func poisonVariants(unfenced bool) []mailVariant {
