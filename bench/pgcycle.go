@@ -307,7 +307,7 @@ func pgCycleTables(r *report.Report, found results, goroutines []int) {
 		func(name string, g int) []float64 { return inMillis(found.of(name, g).acquireP99) })
 	r.Notes = append(r.Notes,
 		"At 1 goroutine the store saves one of two flushes, 90 us here, and pays for it on the server: acquire_one and release_one take 52 and 36 us, of which their statements run for 20 and 17, and the rest is what PL/pgSQL and the executor take to begin and end them; the hand-written statements take 15 each.",
-		"At 64 a cycle waits for one and a half calls of each lane: of 600 us that an acquiring call takes, 90 are the flush and 150 are the same however many names it has. A fifth of both processors is idle then. From 256 on the limit is processor time: 14 us of the server and 5 of the load a cycle, against 104 and 40; the profile below says what they go into. The hand-written lease gains where flushes are cheap, as here: its 64 connections share them.",
+		"At 64 a cycle waits for one and a half calls of each lane: of 600 us that an acquiring call takes, 90 are the flush and 150 are the same however many names it has. A fifth of both processors is idle then. From 256 on the limit is processor time, which the tables have, and what it goes into is in the profile below. The hand-written lease gains where flushes are cheap, as here: its 64 connections share them.",
 		"*Names that others held last* are taken by two sessions in turn: a row that leaves its session takes a record with it, which the other kind does not need.")
 	for _, want := range []struct {
 		goroutines int
