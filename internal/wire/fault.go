@@ -80,30 +80,42 @@ func FaultOf(err error) *v1.Fault {
 
 // LeaseFault is an error of lease or fence as a message, or nil.
 func LeaseFault(err error) *v1.Fault {
+	if f := openFault[*lease.UnknownError, *lease.UnavailableError](err, func(e *lease.UnknownError) *v1.Fault {
+		return call(codeUnknown, e.Op, ID(e.ID), e.Err, e.Settle)
+	}, func(e *lease.UnavailableError) *v1.Fault { return call(codeUnavailable, e.Op, "", e.Err, "") }); f != nil {
+		return f
+	}
 	if f := fenceFault(err); f != nil {
 		return f
 	}
 	var (
-		held        *lease.HeldError
-		ended       *lease.EndedError
-		unknown     *lease.UnknownError
-		mismatch    *lease.MismatchError
-		invalid     *lease.InvalidError
-		unavailable *lease.UnavailableError
+		held     *lease.HeldError
+		ended    *lease.EndedError
+		mismatch *lease.MismatchError
+		invalid  *lease.InvalidError
 	)
 	switch {
 	case errors.As(err, &held):
 		return &v1.Fault{Code: codeHeld, Facts: &v1.Fault_Held{Held: &v1.HeldFault{Name: held.Name, Owner: held.Owner, Token: int64(held.Token), Left: duration(held.Left)}}}
 	case errors.As(err, &ended):
 		return &v1.Fault{Code: codeEnded, Facts: &v1.Fault_Ended{Ended: &v1.EndedFault{What: ended.What, Id: ID(ended.ID), How: v1.End(ended.How), Reason: ended.Reason}}}
-	case errors.As(err, &unknown):
-		return call(codeUnknown, unknown.Op, ID(unknown.ID), unknown.Err, unknown.Settle)
 	case errors.As(err, &mismatch):
 		return &v1.Fault{Code: codeMismatch, Facts: &v1.Fault_Mismatch{Mismatch: &v1.MismatchFault{What: mismatch.What, Id: ID(mismatch.ID), Name: mismatch.Name, Seen: int64(mismatch.Seen)}}}
 	case errors.As(err, &invalid):
 		return invalidFault(invalid.Field, invalid.Problem, false)
-	case errors.As(err, &unavailable):
-		return call(codeUnavailable, unavailable.Op, "", unavailable.Err, "")
+	}
+	return nil
+}
+
+// openFault is an error that says what is known of a call and not what was answered, or nil. It goes before all others: what it wraps is its cause, and no answer.
+func openFault[Unknown, Unavailable error](err error, unknown func(Unknown) *v1.Fault, unavailable func(Unavailable) *v1.Fault) *v1.Fault {
+	var open Unknown
+	var away Unavailable
+	switch {
+	case errors.As(err, &open):
+		return unknown(open)
+	case errors.As(err, &away):
+		return unavailable(away)
 	}
 	return nil
 }
@@ -155,6 +167,9 @@ func LeaseError(f *v1.Fault) error {
 }
 
 func (r *reader) leaseError(f *v1.Fault) error {
+	if !fits(f) {
+		return nil
+	}
 	switch facts := f.GetFacts().(type) {
 	case *v1.Fault_Held:
 		h := facts.Held
@@ -172,12 +187,10 @@ func (r *reader) leaseError(f *v1.Fault) error {
 		return &lease.InvalidError{Field: facts.Invalid.GetField(), Problem: facts.Invalid.GetProblem()}
 	case *v1.Fault_Call:
 		c := facts.Call
-		switch f.GetCode() {
-		case codeUnknown:
+		if f.GetCode() == codeUnknown {
 			return &lease.UnknownError{Op: c.GetOp(), ID: r.id("id", c.GetId()), Err: errors.New(c.GetCause()), Settle: c.GetSettle()}
-		case codeUnavailable, "shed", "denied":
-			return &lease.UnavailableError{Op: c.GetOp(), Err: errors.New(c.GetCause())}
 		}
+		return &lease.UnavailableError{Op: c.GetOp(), Err: errors.New(c.GetCause())}
 	case *v1.Fault_Claim:
 		return r.claimError(f.GetCode(), facts.Claim)
 	}
@@ -196,6 +209,23 @@ func (r *reader) claimError(code string, c *v1.ClaimFault) error {
 		return &fence.AheadError{Claim: claim, Issued: fence.Token(c.GetIssued())}
 	}
 	return nil
+}
+
+// fits reports whether the facts are those of the code, so that what a later version means by another code is not taken for one that is known here.
+func fits(f *v1.Fault) bool {
+	switch f.GetFacts().(type) {
+	case *v1.Fault_Held:
+		return f.GetCode() == codeHeld
+	case *v1.Fault_Ended:
+		return f.GetCode() == codeEnded
+	case *v1.Fault_Mismatch:
+		return f.GetCode() == codeMismatch
+	case *v1.Fault_Invalid:
+		return f.GetCode() == codeInvalid
+	case *v1.Fault_Call:
+		return f.GetCode() == codeUnknown || f.GetCode() == codeUnavailable || f.GetCode() == "shed" || f.GetCode() == "denied"
+	}
+	return true // whoever reads the others asks for the code
 }
 
 // Elsewhere reports whether another server may do what this one says it did not.

@@ -124,16 +124,19 @@ func HoldErrorOf(err error) error {
 
 // HoldFault is an error of package hold as a message, or nil.
 func HoldFault(err error) *v1.Fault {
+	if f := openFault[*hold.UnknownError, *hold.UnavailableError](err, func(e *hold.UnknownError) *v1.Fault {
+		return call(codeUnknown, e.Op, ID(e.ID), e.Err, "")
+	}, func(e *hold.UnavailableError) *v1.Fault { return call(codeUnavailable, e.Op, "", e.Err, "") }); f != nil {
+		return f
+	}
 	var (
-		invalid     *hold.InvalidError
-		taken       *hold.TakenError
-		limit       *hold.LimitError
-		mismatch    *hold.MismatchError
-		actor       *hold.ActorError
-		over        *hold.OverError
-		missing     *hold.NotFoundError
-		unknown     *hold.UnknownError
-		unavailable *hold.UnavailableError
+		invalid  *hold.InvalidError
+		taken    *hold.TakenError
+		limit    *hold.LimitError
+		mismatch *hold.MismatchError
+		actor    *hold.ActorError
+		over     *hold.OverError
+		missing  *hold.NotFoundError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -150,10 +153,6 @@ func HoldFault(err error) *v1.Fault {
 		return holdFault("over", &v1.HoldFault{Id: ID(over.ID), State: v1.HoldState(over.State), What: over.What})
 	case errors.As(err, &missing):
 		return holdFault("not_found", &v1.HoldFault{What: missing.What, Item: missing.Name})
-	case errors.As(err, &unknown):
-		return call(codeUnknown, unknown.Op, ID(unknown.ID), unknown.Err, "")
-	case errors.As(err, &unavailable):
-		return call(codeUnavailable, unavailable.Op, "", unavailable.Err, "")
 	}
 	return nil
 }
@@ -173,6 +172,9 @@ func HoldError(f *v1.Fault) error {
 }
 
 func (r *reader) holdError(f *v1.Fault) error {
+	if !fits(f) {
+		return nil
+	}
 	switch facts := f.GetFacts().(type) {
 	case *v1.Fault_Invalid:
 		return &hold.InvalidError{Field: facts.Invalid.GetField(), Problem: facts.Invalid.GetProblem()}

@@ -116,14 +116,17 @@ func OperationErrorOf(err error) error {
 
 // OperationFault is an error of package operation as a message, or nil.
 func OperationFault(err error) *v1.Fault {
+	if f := openFault[*operation.UnknownError, *operation.UnavailableError](err, func(e *operation.UnknownError) *v1.Fault {
+		return call(codeUnknown, e.Op, e.ID, e.Err, "")
+	}, func(e *operation.UnavailableError) *v1.Fault { return call(codeUnavailable, e.Op, "", e.Err, "") }); f != nil {
+		return f
+	}
 	var (
-		invalid     *operation.InvalidError
-		mismatch    *operation.MismatchError
-		state       *operation.StateError
-		stale       *operation.StaleError
-		missing     *operation.NotFoundError
-		unknown     *operation.UnknownError
-		unavailable *operation.UnavailableError
+		invalid  *operation.InvalidError
+		mismatch *operation.MismatchError
+		state    *operation.StateError
+		stale    *operation.StaleError
+		missing  *operation.NotFoundError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -140,10 +143,6 @@ func OperationFault(err error) *v1.Fault {
 		return operationFault("stale", &v1.OperationFault{Id: stale.ID, Attempt: int64(stale.Attempt), Newer: int64(stale.Newer), State: v1.OperationState(stale.State)})
 	case errors.As(err, &missing):
 		return operationFault("not_found", &v1.OperationFault{Id: missing.ID})
-	case errors.As(err, &unknown):
-		return call(codeUnknown, unknown.Op, unknown.ID, unknown.Err, "")
-	case errors.As(err, &unavailable):
-		return call(codeUnavailable, unavailable.Op, "", unavailable.Err, "")
 	}
 	return nil
 }
@@ -154,6 +153,9 @@ func operationFault(code string, facts *v1.OperationFault) *v1.Fault {
 
 // OperationError is what OperationFault was made of, or nil for a fault that this version does not know, and for none.
 func OperationError(f *v1.Fault) error {
+	if !fits(f) {
+		return nil
+	}
 	switch facts := f.GetFacts().(type) {
 	case *v1.Fault_Invalid:
 		return &operation.InvalidError{Field: facts.Invalid.GetField(), Problem: facts.Invalid.GetProblem()}
