@@ -86,12 +86,16 @@ func (s *operations) RespondOperation(ctx context.Context, m *v1.RespondOperatio
 	return reply, nil
 }
 
-// recorded is an error that came with a record which was changed all the same.
+// recorded is an error that came with a record which was changed all the same, or of one report of several. An error of no contract is an unknown outcome: without a fault the caller would take it for done.
 func recorded(err error) (*v1.Fault, string) {
 	if err == nil {
 		return nil, ""
 	}
-	return wire.OperationFault(err), err.Error()
+	fault := wire.OperationFault(err)
+	if fault == nil {
+		fault = wire.OperationFault(&operation.UnknownError{Op: "record", Err: err})
+	}
+	return fault, err.Error()
 }
 
 // ClaimOperations is [operation.Queue.Claim].
