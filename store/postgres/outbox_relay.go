@@ -51,7 +51,7 @@ func (o *Outbox) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Bat
 			return outbox.Batch{}, err
 		}
 		o.listener.left.Store(row.drawn)
-		again := o.hints.learn(l, row.looked, row.firsts, text(row.seen), time.Now())
+		again := o.hints.learn(l, row.looked, row.firsts, text(row.seen), len(row.positions) > 0 || row.dead > 0, time.Now())
 		if again && len(row.positions) == 0 && row.dead == 0 { // what has committed late is before the place where this look began
 			continue
 		}

@@ -355,3 +355,51 @@ func TestForgottenFloorsLoseLateCommits(t *testing.T) {
 	p.fullLook(time.Now().Add(-time.Hour)) // but by a full look it is
 	p.publish(ctx, p.take(ctx, "late"))
 }
+
+// The transaction of a late commit may be the newest of the cluster, which no snapshot names: it is found as soon as any.
+func TestTheNewestTransactionCommitsLate(t *testing.T) {
+	ctx := t.Context()
+	p := newPost(&rig{t: t, harness: newHarness(t)})
+	for range 3 { // hints that have been learnt
+		p.append(ctx, p.note("", "before"))
+		p.publish(ctx, p.take(ctx, "before"))
+	}
+	for range 3 {
+		p.fullLook(time.Now())
+		x := p.begin(ctx, pgx.ReadCommitted)
+		if _, err := p.outbox.AppendTx(ctx, x, p.note("", "late")); err != nil {
+			t.Fatal(err)
+		}
+		p.take(ctx)
+		p.take(ctx)
+		x.commit(ctx)
+		p.publish(ctx, p.take(ctx, "late"))
+	}
+}
+
+// TestHintsWithoutASolidFloor demands that the race with the newest transaction finds hints that trust a snapshot's list.
+func TestHintsWithoutASolidFloor(t *testing.T) {
+	h := &hints{}
+	for n, twin := range []bool{false, true} {
+		h.reset()
+		h.looked = time.Now()
+		var l look
+		learn := func(first int64, seen string, claimed bool) {
+			l = h.begin(time.Now())
+			l.full = false
+			h.learn(l, []string{"t"}, []int64{first}, seen, claimed, time.Now())
+			if twin {
+				h.solid = map[string]int64{"t": 1 << 40}
+			}
+		}
+		learn(10, "700:700:", true)
+		learn(20, "702:702:", true)
+		learn(30, "704:704:", false)
+		// 706 has drawn 31, and is under way; 705 has drawn 32, committed, and is what the look finds, and claims.
+		learn(32, "704:706:", false)
+		h.begin(time.Now())
+		if lost := h.from["t"] > 31; lost != twin {
+			t.Errorf("%d: looks begin at %d; what draws 31 commits late: lost %v, want %v", n, h.from["t"], lost, twin)
+		}
+	}
+}
