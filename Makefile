@@ -24,7 +24,7 @@ run: ## see a paused worker's late write accepted without fencing and refused wi
 	@scripts/run.sh
 
 test: ## all tests of the library and the command, with the race detector
-	@scripts/need.sh go cc postgres pgbouncer psycopg2 ruby-pg
+	@scripts/need.sh go cc postgres pgbouncer psycopg2 ruby-pg node
 	@$(STAGE) "build the S3 server" sh -c 'cd internal/testdb/s3 && go tool -n versitygw >/dev/null'
 	@$(STAGE) "test" scripts/test.sh -race -timeout 15m $(TEST_FLAGS) ./...
 	@$(STAGE) "test gRPC, Connect, NATS and Watermill" scripts/each.sh "fence/fencegrpc fence/fenceconnect budget/budgetgrpc internal/phases outbox/outboxnats outbox/outboxwatermill" go test -race -timeout 5m ./...

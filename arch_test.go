@@ -76,6 +76,7 @@ func importTable() []importRow {
 			"the place where things are wired"},
 		{"examples/sql", nil, "Tenure without Go: its code is in other languages, and Go runs it in tests"},
 		{"examples/http", nil, "Tenure without Go: its code is in other languages, and Go runs it in tests"},
+		{"clients/js", nil, "no Go: a client in JavaScript, which a test runs in Node"},
 		{"examples/choosing", nil, "its tests are what it is for"},
 		{"examples/payments", []string{"fence", "budget", "budget/budgethttp", "lease", "operation", "worker"}, "what a shop needs, and no store: that is the shop's choice"},
 		{"examples/seats", []string{"fence", "hold", "operation", "worker", "store/postgres", "github.com/jackc/pgx/v5"}, "a sale is one transaction of the shop's own database"},
@@ -132,6 +133,7 @@ func testImportTable() []importRow {
 		{"store/postgres", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"examples/sql", []string{"store/postgres", "github.com/jackc/pgx/v5"}, "the scripts run on the schema that the store installs"},
 		{"examples/http", []string{"lease", "operation", "server", "store/memory"}, "the script runs against a server on a real socket"},
+		{"clients/js", []string{"fence", "server", "store/memory"}, "its tests run against a server on a real socket"},
 		{"examples/choosing", []string{"store/postgres", "store/sqlite", "github.com/jackc/pgx/v5", "golang.org/x/sys"}, "real locks side by side: the kernel's, the server's, and leases"},
 		{"examples/payments", []string{"store/memory", "store/postgres", "store/sqlite", "github.com/jackc/pgx/v5"}, "the audit runs on real stores, and its twins on the oracle"},
 	}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # services.sh: installs what the tests and checks need beside Go: a C compiler (for the race detector and for spin's
-# verifiers), spin, and the programs of PostgreSQL and PgBouncer with a Python and a Ruby driver. No service runs
+# verifiers), spin, the programs of PostgreSQL and PgBouncer with a Python and a Ruby driver, and Node for the JavaScript client. No service runs
 # afterwards that did not run before: tests start servers of their own. Run it as often as you like.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -17,9 +17,10 @@ want postgres postgresql
 want pgbouncer pgbouncer
 want psycopg2 python3-psycopg2
 want ruby-pg ruby ruby-pg
+want node nodejs
 
 if [ -z "$packages" ]; then
-	echo "services: everything is here (C compiler, spin, PostgreSQL, PgBouncer, psycopg2, ruby-pg)"
+	echo "services: everything is here (C compiler, spin, PostgreSQL, PgBouncer, psycopg2, ruby-pg, Node)"
 	exit 0
 fi
 if ! command -v apt-get >/dev/null 2>&1; then
