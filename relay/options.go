@@ -20,7 +20,8 @@ type Options struct {
 	// Margin is how long before the end of its claim a relay hands over nothing more; a tenth of TTL, at least 10 ms. It covers clocks that run at different rates, and what a hand-over takes to begin.
 	Margin time.Duration
 
-	MaxAttempts int           // after which a message is given up; 20
+	// MaxAttempts is after how many a message is given up; 20. A message that kills its relay uses up attempts of all that were claimed with it, until it is handed out alone: have it well above outbox.LostBefore.
+	MaxAttempts int
 	RetryFirst  time.Duration // at most so long after a first failure; 1 s. The pause is random up to that, and what it is random up to doubles
 	RetryMost   time.Duration // 5 min
 	RestMost    time.Duration // the longest pause while the destination, or the store, is away, unless the destination asks for more: up to ten minutes of that are heeded; 30 s
