@@ -28,7 +28,8 @@ const (
 	maxRequest   = 8 << 20         // as a server reads it
 	maxReply     = 64 << 20        // as a server sends it
 	dialTimeout  = 5 * time.Second // of one endpoint, where ctx has no sooner deadline
-	maxIdle      = 64              // connections that are kept to one endpoint, over HTTP/1.1
+	pingAfter    = 2 * time.Second // of silence on a connection
+	pingWait     = 3 * time.Second // for the answer, or the connection is dead
 )
 
 // Options says whom to ask.
@@ -66,7 +67,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		return nil, &InvalidError{"endpoints", fmt.Sprintf("%d; want 1 to %d", len(o.Endpoints), maxEndpoints)}
 	}
 	c := &Client{idle: func() {}}
-	c.lane, c.keeper = &lane{client: c}, &keeper{client: c}
+	c.lane, c.keeper = &lane{client: c}, newKeeper(c)
 	if o.Transport == nil {
 		own := transport()
 		o.Transport, c.idle = own, own.CloseIdleConnections
@@ -105,7 +106,8 @@ func transport() *http.Transport {
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP2(true)
 	t.Protocols.SetUnencryptedHTTP2(true)
-	t.MaxIdleConnsPerHost = maxIdle
+	// A connection that died without a word would otherwise take calls for a quarter of an hour, until the kernel gives it up.
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait}
 	return t
 }
 

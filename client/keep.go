@@ -17,11 +17,14 @@ const (
 	keepAgain = 10 * time.Second // after a stream has broken: until then renewals are calls
 	keepNever = 10 * time.Minute // after one that has never answered: something on the way may not speak HTTP/2
 	keepMost  = 1024             // renewals under way on a stream
+	keepRest  = 30 * time.Second // what a stream that is finished may take to answer what is pending, and to end
 )
 
 // keeper renews sessions on one stream, while there is one. Where there is none, a renewal is a call of its own, and a stream is opened beside it, so that no renewal waits for one.
 type keeper struct {
 	client *Client
+	ctx    context.Context // of all streams: it ends when the client is closed
+	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	stream  *keepStream
@@ -35,15 +38,21 @@ type keeper struct {
 type keepStream struct {
 	e       *endpoint
 	conn    *connect.BidiStreamForClientSimple[v1.KeepSessionRequest, v1.KeepSessionResponse]
+	ctx     context.Context
 	cancel  context.CancelFunc
 	until   time.Time
-	sending sync.Mutex
+	sending chan struct{} // taken by whoever sends
 
 	mu      sync.Mutex
 	tag     int64
 	heard   int64 // how many answers came
 	pending map[int64]chan *v1.KeepSessionResponse
 	over    bool
+}
+
+func newKeeper(c *Client) *keeper {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &keeper{client: c, ctx: ctx, cancel: cancel}
 }
 
 // renew returns nil and no error where there is no stream: then the caller makes a call.
@@ -59,9 +68,16 @@ func (k *keeper) renew(ctx context.Context, req *v1.RenewSessionRequest) (*v1.Ke
 	if answer == nil {
 		return nil, nil
 	}
-	s.sending.Lock()
+	select {
+	case s.sending <- struct{}{}:
+	case <-ctx.Done():
+		k.silent(s, tag, heard)
+		return nil, unsent(context.Cause(ctx))
+	}
+	stop := context.AfterFunc(ctx, func() { k.silent(s, tag, heard) }) // Send waits until somebody takes what it sends, whatever becomes of ctx
 	err := s.conn.Send(&v1.KeepSessionRequest{Renew: req, Tag: tag})
-	s.sending.Unlock()
+	stop()
+	<-s.sending
 	if err != nil { // what was buffered may leave all the same
 		k.end(s)
 		return nil, &budget.Error{Class: budget.Unknown, Err: err}
@@ -77,10 +93,15 @@ func (k *keeper) renew(ctx context.Context, req *v1.RenewSessionRequest) (*v1.Ke
 		}
 		return m, nil
 	case <-ctx.Done():
-		if s.forget(tag) == heard { // it may be dead without saying so: the next renewal does not wait for it
-			k.end(s)
-		}
+		k.silent(s, tag, heard)
 		return nil, &budget.Error{Class: budget.Unknown, Err: context.Cause(ctx)}
+	}
+}
+
+// silent expects an answer no more, and ends a stream that has given none since it was expected: it may be dead without saying so, and the next renewal does not wait for it.
+func (k *keeper) silent(s *keepStream, tag, heard int64) {
+	if s.forget(tag) == heard {
+		k.end(s)
 	}
 }
 
@@ -105,9 +126,9 @@ func (k *keeper) current() *keepStream {
 // open opens a stream and reads it until it ends.
 func (k *keeper) open() {
 	e := k.client.endpoints[k.client.current.Load()]
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(k.ctx)
 	defer cancel()
-	s := &keepStream{e: e, cancel: cancel, until: time.Now().Add(keepFor), pending: map[int64]chan *v1.KeepSessionResponse{}}
+	s := &keepStream{e: e, ctx: ctx, cancel: cancel, until: time.Now().Add(keepFor), sending: make(chan struct{}, 1), pending: map[int64]chan *v1.KeepSessionResponse{}}
 	var err error
 	s.conn, err = e.leases.KeepSession(ctx)
 	k.mu.Lock()
@@ -159,6 +180,7 @@ func (k *keeper) close() {
 	k.closed = true
 	s := k.stream
 	k.mu.Unlock()
+	k.cancel() // also of those that are finished, and have not ended
 	if s != nil {
 		k.end(s)
 	}
@@ -167,9 +189,13 @@ func (k *keeper) close() {
 
 // finish sends nothing more on a stream whose time is over; the server answers what is pending, and ends it.
 func (s *keepStream) finish() {
-	s.sending.Lock()
-	defer s.sending.Unlock()
+	select {
+	case s.sending <- struct{}{}:
+		defer func() { <-s.sending }()
+	case <-s.ctx.Done():
+	}
 	_ = s.conn.CloseRequest() // if it is over already, its reader has noticed
+	time.AfterFunc(keepRest, s.cancel)
 }
 
 // expect is a tag, how many answers have come before, and where this one comes; nil if the stream is over, or full.

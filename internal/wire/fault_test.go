@@ -59,8 +59,8 @@ func failing[E any, P interface {
 			return broken
 		}
 		got := c.back(arrived)
-		if !reflect.DeepEqual(got, error(P(&sent))) {
-			return fmt.Errorf("sent %#v, and %#v arrived", sent, got)
+		if facts := any(got); !reflect.DeepEqual(facts, any(P(&sent))) {
+			return fmt.Errorf("sent %#v, and %#v arrived", sent, facts)
 		}
 		for _, kind := range c.kinds {
 			if errors.Is(got, kind) != errors.Is(err, kind) {

@@ -56,8 +56,12 @@ func crosses[T any, M interface {
 			if err := read(arrived); err != nil {
 				return err
 			}
-			if got, err := get(arrived); err != nil || !reflect.DeepEqual(got, sent) {
-				return fmt.Errorf("sent %+v, and %+v arrived, %v", sent, got, err)
+			got, err := get(arrived)
+			if err != nil {
+				return err
+			}
+			if !reflect.DeepEqual(got, sent) {
+				return fmt.Errorf("sent %+v, and %+v arrived", sent, got)
 			}
 		}
 		return nil
