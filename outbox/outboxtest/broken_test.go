@@ -68,6 +68,7 @@ func orderTwins() []twin {
 		{"a failing head leaves those behind in the claim", by("what-fails-or-is-returned-takes-those-behind-with-it")},
 		{"what is dead holds up its key for ever", by("what-is-dead-lets-its-key-go-on")},
 		{"what is retried goes to the end", by("what-is-retried-goes-before-what-is-behind-it")},
+		{"what is moved waits for what was put off", by("what-is-replayed-of-a-key-does-not-wait-for-what-was-put-off-behind-it", "what-is-retried-of-a-key-does-not-wait-for-what-was-put-off-behind-it")},
 	}
 }
 

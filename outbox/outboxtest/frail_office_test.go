@@ -162,6 +162,11 @@ func (s *frail) move(ctx context.Context, req outbox.MoveRequest, from outbox.St
 		}
 		n++
 		r.state, r.lost, r.due = outbox.Pending, 0, s.now()
+		for _, o := range s.rows {
+			if s.is("what is moved waits for what was put off") && r.m.Ordered && o.m.Topic == r.m.Topic && o.m.Key == r.m.Key && o.state == outbox.Pending {
+				r.due = max(r.due, o.due)
+			}
+		}
 		if !s.is("an old claim outlives a move") {
 			r.claim, r.verdict = fence.ID{}, false
 		}

@@ -16,6 +16,8 @@ func moveCases() []Case[Harness] {
 		plain("only-what-is-dead-is-retried-and-only-what-is-delivered-replayed", movedByState),
 		plain("what-is-replayed-is-pending-as-new-with-its-id", replayed),
 		plain("what-is-replayed-of-a-key-holds-up-the-key", replayedInOrder),
+		plain("what-is-replayed-of-a-key-does-not-wait-for-what-was-put-off-behind-it", replayedBeforeWhatWasPutOff),
+		plain("what-is-retried-of-a-key-does-not-wait-for-what-was-put-off-behind-it", retriedBeforeWhatWasPutOff),
 		plain("a-retry-and-a-replay-are-of-what-matches-all-that-is-set", movedByWhich),
 		plain("a-retry-and-a-replay-stop-at-their-limit", movedByLimit),
 		plain("a-verdict-from-before-a-retry-or-a-replay-is-late", lateAfterMove),
@@ -123,6 +125,40 @@ func replayedInOrder(s *stage) {
 	s.takes(req, "1", "3")
 	s.settle("y", outbox.Failed, "1")
 	s.take("z", "1", "3", "4")
+}
+
+// putOff fails a message, so that its key is put off for an hour, and lets a claim see that.
+func (s *stage) putOff(claim, name string) {
+	v := s.verdict(name, outbox.Failed)
+	v.RetryIn = time.Hour
+	s.settles(claim, nil, v)
+	s.none(claim + "+")
+}
+
+func replayedBeforeWhatWasPutOff(s *stage) {
+	s.append(line("k", "1", "2", "3")...)
+	s.take("x", "1", "2", "3")
+	s.publish("x", "1")
+	s.putOff("x", "2")
+	s.replay(outbox.MoveRequest{}, 1)
+	s.take("y", "1")
+	s.publish("y", "1")
+	s.none("z") // 2 is not due yet
+	s.advance(time.Hour + past)
+	s.take("w", "2", "3")
+}
+
+func retriedBeforeWhatWasPutOff(s *stage) {
+	s.append(line("k", "1")...)
+	s.kill("x", "1")
+	s.append(line("k", "2")...)
+	s.take("y", "2")
+	s.putOff("y", "2")
+	s.retry(outbox.MoveRequest{}, 1)
+	s.take("z", "1")
+	s.putOff("z", "1")
+	s.advance(time.Hour + past)
+	s.take("w", "1", "2")
 }
 
 func movedByWhich(s *stage) {

@@ -144,6 +144,12 @@ func outboxTrials() []trial {
 		{name: "a key is given back while its next message comes", run: givenBack, twins: map[string][]edit{
 			"an empty key is not queued": {{"outbox_release", "nextval('tenure.outbox_turn'), g.key FROM gone g;", "nextval('tenure.outbox_turn'), g.key FROM gone g WHERE EXISTS (SELECT 1 FROM tenure.outbox_line l WHERE l.topic = g.topic AND l.key = g.key);"}},
 		}},
+		{name: "an earlier message of a key that was put off is replayed", run: replayedBeforePutOff, twins: map[string][]edit{
+			"a key that was put off is not looked at": {{"outbox_lane_look", "NOT tenure.outbox_lane_due(p_topic, p_key)", "true"}},
+		}},
+		{name: "it is replayed while a claim is under way", run: replayedMeanwhile, twins: map[string][]edit{
+			"the claim looks as of when it began": {{"outbox_lane_due", "clock_timestamp()", "clock_timestamp() - interval '1 minute'"}},
+		}},
 		{name: "a consumer has one message twice at once", run: onceAtOnce, twins: map[string][]edit{
 			"the note is looked for before it is written": {
 				{now: `ALTER TABLE tenure.inbox_note DROP CONSTRAINT inbox_note_pkey`},
@@ -311,6 +317,55 @@ func givenBack(ctx context.Context, r *rig) error {
 		return broken("a message of a key that was given back is not found: %q", got.texts)
 	}
 	return err
+}
+
+// putOff delivers a message of a key and puts the next one off.
+func (p *post) putOff(ctx context.Context) error {
+	p.append(ctx, p.note("k", "1"))
+	p.publish(ctx, p.take(ctx, "1"))
+	p.append(ctx, p.note("k", "2"))
+	c := p.take(ctx, "2")
+	_, err := p.outbox.Settle(ctx, c.verdicts(outbox.Verdict{Outcome: outbox.Failed, Error: "no", RetryIn: time.Hour}))
+	p.take(ctx)
+	return err
+}
+
+// replayed demands that the first message of the key is had again.
+func (p *post) replayed(ctx context.Context) error {
+	c, err := p.claim(ctx, 100)
+	if err == nil && !slices.Equal(c.texts, []string{"1"}) {
+		return broken("what was replayed before a message that was put off is not found: %q", c.texts)
+	}
+	return err
+}
+
+func replayedBeforePutOff(ctx context.Context, r *rig) error {
+	p := newPost(r)
+	err := p.putOff(ctx)
+	if err == nil {
+		_, err = p.outbox.Replay(ctx, outbox.MoveRequest{Limit: 1})
+	}
+	return errors.Join(err, p.replayed(ctx))
+}
+
+func replayedMeanwhile(ctx context.Context, r *rig) error {
+	p := newPost(r)
+	if err := p.putOff(ctx); err != nil {
+		return err
+	}
+	x := r.begin(ctx, pgx.ReadCommitted)
+	x.do(ctx, `LOCK TABLE tenure.outbox_pause`)
+	var early claimed
+	claim := start(func() (err error) { early, err = p.claim(ctx, 100); return err })
+	if !r.blocked(ctx, 1, claim) {
+		return fmt.Errorf("it does not wait: %w", <-claim)
+	}
+	_, err := p.outbox.Replay(ctx, outbox.MoveRequest{Limit: 1})
+	x.commit(ctx)
+	if err := errors.Join(err, <-claim); err != nil || len(early.texts) > 0 {
+		return fmt.Errorf("the claim that began before has %q: %w", early.texts, err)
+	}
+	return p.replayed(ctx)
 }
 
 func onceAtOnce(ctx context.Context, r *rig) error {

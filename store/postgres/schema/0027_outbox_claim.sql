@@ -87,21 +87,35 @@ CREATE FUNCTION tenure.outbox_fit(m tenure.outbox_message, p_attempts int, p_now
 	SELECT CASE WHEN m.state IS DISTINCT FROM 1 OR m.claim IS NOT NULL AND NOT m.settled AND m.until > p_now THEN 1 WHEN m.due > p_now THEN 2 WHEN m.attempts >= p_attempts THEN 3
 		WHEN m.lost + (m.claim IS NOT NULL AND NOT m.settled)::int >= 2 THEN 4 ELSE 5 END $$;
 
+-- Whether the first pending message of an ordered key is due, by now: what a claim that began earlier does not take yet must not be left to nobody.
+CREATE FUNCTION tenure.outbox_lane_due(p_topic text, p_key text) RETURNS boolean LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+BEGIN
+	RETURN coalesce((SELECT m.due <= clock_timestamp() FROM tenure.outbox_message m WHERE m.position = (SELECT l.position FROM tenure.outbox_line l WHERE l.topic = p_topic AND l.key = p_key ORDER BY l.position LIMIT 1)), false);
+END $$;
+
 -- The first messages of an ordered key that this transaction may claim, at most p_limit that are handed out. alone: the first of them, if it is to be handed out alone. put_off: the first is not due. kept: leave the key in the queue.
 CREATE FUNCTION tenure.outbox_lane_look(p_topic text, p_key text, p_limit int, p_attempts int, p_now timestamptz,
 	OUT positions bigint[], OUT sizes bigint[], OUT dead bigint[], OUT alone bigint, OUT put_off timestamptz, OUT kept boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
 	m record;
-	v_all boolean := true;
+	v_claim uuid;
 BEGIN
 	positions := '{}'; sizes := '{}'; dead := '{}'; kept := false;
 	IF NOT pg_try_advisory_xact_lock(tenure.outbox_lane_of(p_topic, p_key)) THEN
 		kept := true; -- somebody else is at it now
 		RETURN;
 	END IF;
-	IF EXISTS (SELECT 1 FROM tenure.outbox_lane l WHERE l.topic = p_topic AND l.key = p_key) THEN -- asked later than the lock
+	SELECT l.claim INTO v_claim FROM tenure.outbox_lane l WHERE l.topic = p_topic AND l.key = p_key; -- asked later than the lock
+	IF FOUND AND (v_claim IS NOT NULL OR NOT tenure.outbox_lane_due(p_topic, p_key)) THEN
 		RETURN; -- who frees it puts it into the queue
+	ELSIF FOUND THEN -- put off, and since then something was made pending that comes first
+		DELETE FROM tenure.outbox_lane l WHERE l.ctid = (SELECT o.ctid FROM tenure.outbox_lane o WHERE o.topic = p_topic AND o.key = p_key AND o.claim IS NULL FOR UPDATE SKIP LOCKED);
+		IF NOT FOUND THEN
+			kept := true; -- somebody frees it now
+			RETURN;
+		END IF;
 	END IF;
 	FOR m IN SELECT o.position, octet_length(o.payload) AS size, o.due, o.until, tenure.outbox_fit(o, p_attempts, p_now) AS fit
 		FROM tenure.outbox_line l JOIN tenure.outbox_message o ON o.position = l.position WHERE l.topic = p_topic AND l.key = p_key ORDER BY l.position LIMIT p_limit + 100
@@ -116,7 +130,6 @@ BEGIN
 			ELSIF cardinality(positions) = 0 THEN
 				put_off := CASE WHEN m.fit = 1 THEN m.until ELSE m.due END;
 			END IF;
-			v_all := false;
 			EXIT;
 		END IF;
 	END LOOP;
