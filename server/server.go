@@ -90,7 +90,8 @@ func Handler(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared := connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithSendMaxBytes(MaxReply), connect.WithInterceptors(budgets, admit))
+	bounds := connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithSendMaxBytes(MaxReply), connect.WithInterceptors(budgets))
+	shared := connect.WithHandlerOptions(bounds, connect.WithInterceptors(admit))
 	mux := http.NewServeMux()
 	served := []string{tenurev1connect.LeaseServiceName}
 	mux.Handle(tenurev1connect.NewLeaseServiceHandler(&leases{&o}, shared))
@@ -106,9 +107,9 @@ func Handler(o Options) (http.Handler, error) {
 		served = append(served, tenurev1connect.OperationServiceName)
 		mux.Handle(tenurev1connect.NewOperationServiceHandler(&operations{o.Operations, o.Draining}, shared))
 	}
-	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(served...)))
-	mux.Handle(grpcreflect.NewHandlerV1(grpcreflect.NewStaticReflector(served...)))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(grpcreflect.NewStaticReflector(served...))) // what grpcurl asks for
+	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(served...), bounds))
+	mux.Handle(grpcreflect.NewHandlerV1(grpcreflect.NewStaticReflector(served...), bounds))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(grpcreflect.NewStaticReflector(served...), bounds)) // what grpcurl asks for
 	return mux, nil
 }
 

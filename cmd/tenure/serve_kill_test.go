@@ -41,7 +41,7 @@ func (a *asked) ask(ctx context.Context, c *client.Client) (known bool) {
 	return false
 }
 
-func dialed(t *testing.T, url string) *client.Client {
+func dial(t *testing.T, url string) *client.Client {
 	t.Helper()
 	c, err := client.Dial(t.Context(), client.Options{Endpoints: []string{url}})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestServerIsKilledAmidCalls(t *testing.T) {
 				w, _ = postgresWorld(t, testdb.Shared(t))
 			}
 			first := w.start("serve", "--listen", "127.0.0.1:0", "--json")
-			c := dialed(t, first.serving())
+			c := dial(t, first.serving())
 			session := lease.NewID()
 			if _, err := c.Leases().Open(t.Context(), lease.OpenRequest{ID: session, Owner: "w", TTL: 5 * time.Minute}); err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestServerIsKilledAmidCalls(t *testing.T) {
 			calls.Wait()
 			first.wait()
 			second := w.start("serve", "--listen", "127.0.0.1:0", "--json")
-			settled(t, dialed(t, second.serving()), all)
+			settled(t, dial(t, second.serving()), all)
 			second.signal(syscall.SIGTERM)
 			second.wait()
 		})
@@ -105,7 +105,7 @@ func settled(t *testing.T, c *client.Client, all []*asked) {
 	kinds := map[string]int{}
 	for _, a := range all {
 		before := *a
-		there := false
+		var there bool
 		if a.op == "" {
 			info, err := c.Leases().Get(t.Context(), a.name)
 			if err != nil {

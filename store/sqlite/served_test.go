@@ -103,7 +103,10 @@ func play[H any](t *testing.T, name string, runs func(context.Context, H) error,
 
 // TestServedConformance: what the file keeps, its server's clients are kept too, and what they are granted is what resources in the file ask for.
 func TestServedConformance(t *testing.T) {
-	fresh := func(t testing.TB) any { return serve(newHarness(t)) }
+	fresh := func(tb testing.TB) any {
+		tb.Helper()
+		return serve(newHarness(tb))
+	}
 	for _, c := range leasetest.Cases() {
 		play(t, c.Name, c.Run, fresh)
 	}
@@ -117,13 +120,17 @@ func TestServedConformance(t *testing.T) {
 		play(t, c.Name, c.Run, fresh)
 	}
 	for _, c := range leasetest.EqualityCases() {
-		play(t, c.Name, c.Run, func(t testing.TB) any { return serve(newManualHarness(t)) })
+		play(t, c.Name, c.Run, func(tb testing.TB) any {
+			tb.Helper()
+			return serve(newManualHarness(tb))
+		})
 	}
 }
 
 func TestServedHoldConformance(t *testing.T) {
-	fresh := func(t testing.TB) any {
-		h := newHoldHarness(t)
+	fresh := func(tb testing.TB) any {
+		tb.Helper()
+		h := newHoldHarness(tb)
 		return servedHolds{serve(h.harness), h}
 	}
 	for _, c := range holdtest.Cases() {
@@ -135,8 +142,9 @@ func TestServedHoldConformance(t *testing.T) {
 }
 
 func TestServedOperationConformance(t *testing.T) {
-	fresh := func(t testing.TB) any {
-		h := newOpHarness(t)
+	fresh := func(tb testing.TB) any {
+		tb.Helper()
+		h := newOpHarness(tb)
 		return servedOperations{serve(h.harness), h}
 	}
 	for _, c := range operationtest.Cases() {
