@@ -150,6 +150,15 @@ func outboxTrials() []trial {
 		{name: "it is replayed while a claim is under way", run: replayedMeanwhile, twins: map[string][]edit{
 			"the claim looks as of when it began": {{"outbox_lane_due", "clock_timestamp()", "clock_timestamp() - interval '1 minute'"}},
 		}},
+		{name: "a key is returned for ever", run: returnedForEver, twins: map[string][]edit{
+			"a batch is cut by position": {{"outbox_claim_many", "(ORDER BY u.t, u.p ROWS", "(ORDER BY u.p ROWS"}},
+		}},
+		{name: "a key is returned for ever before one that was lost twice", run: returnedBeforeSuspect, twins: map[string][]edit{
+			"who is handed out alone comes by position": {{"outbox_claim_many", "IF v_turn < coalesce((SELECT min(u.t) FROM unnest(v_t) u (t)), v_turn + 1) THEN", "IF v_first < coalesce((SELECT min(u.p) FROM unnest(v_p) u (p)), v_first + 1) THEN"}},
+		}},
+		{name: "one is handed out alone between two that are given up", run: aloneBetweenDead, twins: map[string][]edit{
+			"the places of what is given up are mixed up": {{"outbox_claim_many", "v_dead_c := v_dead_c || array_fill(NULL::tid, ARRAY[cardinality(l.dead)]);", ""}},
+		}},
 		{name: "a consumer has one message twice at once", run: onceAtOnce, twins: map[string][]edit{
 			"the note is looked for before it is written": {
 				{now: `ALTER TABLE tenure.inbox_note DROP CONSTRAINT inbox_note_pkey`},
@@ -317,55 +326,6 @@ func givenBack(ctx context.Context, r *rig) error {
 		return broken("a message of a key that was given back is not found: %q", got.texts)
 	}
 	return err
-}
-
-// putOff delivers a message of a key and puts the next one off.
-func (p *post) putOff(ctx context.Context) error {
-	p.append(ctx, p.note("k", "1"))
-	p.publish(ctx, p.take(ctx, "1"))
-	p.append(ctx, p.note("k", "2"))
-	c := p.take(ctx, "2")
-	_, err := p.outbox.Settle(ctx, c.verdicts(outbox.Verdict{Outcome: outbox.Failed, Error: "no", RetryIn: time.Hour}))
-	p.take(ctx)
-	return err
-}
-
-// replayed demands that the first message of the key is had again.
-func (p *post) replayed(ctx context.Context) error {
-	c, err := p.claim(ctx, 100)
-	if err == nil && !slices.Equal(c.texts, []string{"1"}) {
-		return broken("what was replayed before a message that was put off is not found: %q", c.texts)
-	}
-	return err
-}
-
-func replayedBeforePutOff(ctx context.Context, r *rig) error {
-	p := newPost(r)
-	err := p.putOff(ctx)
-	if err == nil {
-		_, err = p.outbox.Replay(ctx, outbox.MoveRequest{Limit: 1})
-	}
-	return errors.Join(err, p.replayed(ctx))
-}
-
-func replayedMeanwhile(ctx context.Context, r *rig) error {
-	p := newPost(r)
-	if err := p.putOff(ctx); err != nil {
-		return err
-	}
-	x := r.begin(ctx, pgx.ReadCommitted)
-	x.do(ctx, `LOCK TABLE tenure.outbox_pause`)
-	var early claimed
-	claim := start(func() (err error) { early, err = p.claim(ctx, 100); return err })
-	if !r.blocked(ctx, 1, claim) {
-		return fmt.Errorf("it does not wait: %w", <-claim)
-	}
-	_, err := p.outbox.Replay(ctx, outbox.MoveRequest{Limit: 1})
-	x.commit(ctx)
-	if err := errors.Join(err, <-claim); err != nil || len(early.texts) > 0 {
-		return fmt.Errorf("the claim that began before has %q: %w", early.texts, err)
-	}
-	return p.replayed(ctx)
 }
 
 func onceAtOnce(ctx context.Context, r *rig) error {

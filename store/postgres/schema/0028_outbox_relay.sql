@@ -19,8 +19,8 @@ DECLARE
 	b record; -- what the queue has
 	k record; -- an ordered key of it
 	l record; -- what that has
-	v_p bigint[] := '{}'; v_b bigint[] := '{}'; v_c tid[] := '{}'; -- may be handed out
-	v_alone bigint[] := '{}'; v_alone_c tid[] := '{}';
+	v_p bigint[] := '{}'; v_b bigint[] := '{}'; v_c tid[] := '{}'; v_t bigint[] := '{}'; -- may be handed out; the turn is that of the message or of its key
+	v_alone bigint[] := '{}'; v_alone_c tid[] := '{}'; v_alone_t bigint[] := '{}';
 	v_dead bigint[] := '{}'; v_dead_c tid[] := '{}';
 	v_gone tid[] := '{}'; -- queue rows that go
 	v_key_t text[] := '{}'; v_key_k text[] := '{}'; v_key_c tid[] := '{}'; -- queue rows of keys
@@ -45,10 +45,10 @@ BEGIN
 			v_rounds := v_rounds + 1;
 			v_asked := CASE WHEN v_rows = v_count + cardinality(v_alone) + cardinality(v_dead) THEN least(greatest(v_asked, p_limit - v_count) * 4, 1000) ELSE p_limit - v_count END; -- more where nothing was of use
 			v_rows := v_count + cardinality(v_alone) + cardinality(v_dead);
-			SELECT count(*) AS found, max(x.turn) AS turn, array_agg(x.p) FILTER (WHERE x.fit = 5) AS p, array_agg(x.size) FILTER (WHERE x.fit = 5) AS b, array_agg(x.c) FILTER (WHERE x.fit = 5) AS c,
-				sum(x.size) FILTER (WHERE x.fit = 5) AS size, array_agg(x.p) FILTER (WHERE x.fit = 4) AS alone, array_agg(x.c) FILTER (WHERE x.fit = 4) AS alone_c,
+			SELECT count(*) AS found, max(x.turn) AS turn, array_agg(x.p) FILTER (WHERE x.fit = 5) AS p, array_agg(x.size) FILTER (WHERE x.fit = 5) AS b, array_agg(x.c) FILTER (WHERE x.fit = 5) AS c, array_agg(x.turn) FILTER (WHERE x.fit = 5) AS t,
+				sum(x.size) FILTER (WHERE x.fit = 5) AS size, array_agg(x.p) FILTER (WHERE x.fit = 4) AS alone, array_agg(x.c) FILTER (WHERE x.fit = 4) AS alone_c, array_agg(x.turn) FILTER (WHERE x.fit = 4) AS alone_t,
 				array_agg(x.p) FILTER (WHERE x.fit = 3) AS dead, array_agg(x.c) FILTER (WHERE x.fit = 3) AS dead_c, array_agg(x.p) FILTER (WHERE x.fit = 2) AS late, array_agg(x.due) FILTER (WHERE x.fit = 2) AS dues,
-				array_agg(x.c) FILTER (WHERE x.fit IN (1, 2)) AS gone, array_agg(x.key) FILTER (WHERE x.p IS NULL) AS keys, array_agg(x.c) FILTER (WHERE x.p IS NULL) AS key_c INTO b FROM (
+				array_agg(x.c) FILTER (WHERE x.fit IN (1, 2)) AS gone, array_agg(x.key) FILTER (WHERE x.p IS NULL) AS keys, array_agg(x.c) FILTER (WHERE x.p IS NULL) AS key_c, array_agg(x.turn) FILTER (WHERE x.p IS NULL) AS key_t INTO b FROM (
 				SELECT q.ctid AS c, q.turn, q.position AS p, q.key, octet_length(m.payload)::bigint AS size, m.due,
 					CASE WHEN q.position IS NOT NULL THEN CASE WHEN m.state IS DISTINCT FROM 1 OR m.claim IS NOT NULL AND NOT m.settled AND m.until > v_now THEN 1 WHEN m.due > v_now THEN 2 WHEN m.attempts >= p_attempts THEN 3
 						WHEN m.lost + (m.claim IS NOT NULL AND NOT m.settled)::int >= 2 THEN 4 ELSE 5 END END AS fit -- as outbox_fit
@@ -56,25 +56,25 @@ BEGIN
 				WHERE q.topic = looked[t] AND q.turn > v_turn ORDER BY q.turn LIMIT v_asked FOR UPDATE OF q SKIP LOCKED) x;
 			EXIT WHEN b.found = 0;
 			v_turn := b.turn;
-			v_p := v_p || b.p; v_b := v_b || b.b; v_c := v_c || b.c; v_alone := v_alone || b.alone; v_alone_c := v_alone_c || b.alone_c;
+			v_p := v_p || b.p; v_b := v_b || b.b; v_c := v_c || b.c; v_t := v_t || b.t; v_alone := v_alone || b.alone; v_alone_c := v_alone_c || b.alone_c; v_alone_t := v_alone_t || b.alone_t;
 			v_dead := v_dead || b.dead; v_dead_c := v_dead_c || b.dead_c; v_gone := v_gone || b.gone;
 			v_count := v_count + coalesce(cardinality(b.p), 0); v_size := v_size + coalesce(b.size, 0);
 			IF b.late IS NOT NULL THEN
 				INSERT INTO tenure.outbox_later (due, topic, position) SELECT u.due, looked[t], u.p FROM unnest(b.late, b.dues) u (p, due);
 			END IF;
 			IF b.keys IS NOT NULL THEN
-				FOR k IN SELECT u.key, array_agg(u.c) AS cs FROM unnest(b.keys, b.key_c) WITH ORDINALITY u (key, c, o) GROUP BY u.key ORDER BY min(u.o) LOOP
+				FOR k IN SELECT u.key, array_agg(u.c) AS cs, min(u.t) AS turn FROM unnest(b.keys, b.key_c, b.key_t) WITH ORDINALITY u (key, c, t, o) GROUP BY u.key ORDER BY min(u.o) LOOP
 					IF k.key = ANY (v_key_k) AND EXISTS (SELECT 1 FROM unnest(v_key_t, v_key_k) u (name, lane) WHERE u.name = looked[t] AND u.lane = k.key) THEN
 						v_key_t := v_key_t || array_fill(looked[t], ARRAY[cardinality(k.cs)]); v_key_k := v_key_k || array_fill(k.key, ARRAY[cardinality(k.cs)]); v_key_c := v_key_c || k.cs;
 						CONTINUE;
 					END IF;
-					EXIT WHEN v_lined >= p_limit OR v_lined_size >= p_bytes AND v_lined > 0; -- what does not fit beside the unordered ones is cut off below, by position
+					EXIT WHEN v_lined >= p_limit OR v_lined_size >= p_bytes AND v_lined > 0; -- what does not fit beside the unordered ones is cut off below, in turn
 					l := tenure.outbox_lane_look(looked[t], k.key, p_limit - v_lined, p_attempts, v_now);
-					v_p := v_p || l.positions; v_b := v_b || l.sizes; v_c := v_c || array_fill(NULL::tid, ARRAY[cardinality(l.positions)]);
+					v_p := v_p || l.positions; v_b := v_b || l.sizes; v_c := v_c || array_fill(NULL::tid, ARRAY[cardinality(l.positions)]); v_t := v_t || array_fill(k.turn, ARRAY[cardinality(l.positions)]);
 					v_lined := v_lined + cardinality(l.positions); v_lined_size := v_lined_size + coalesce((SELECT sum(u.s) FROM unnest(l.sizes) u (s)), 0);
-					v_dead := v_dead || l.dead;
+					v_dead := v_dead || l.dead; v_dead_c := v_dead_c || array_fill(NULL::tid, ARRAY[cardinality(l.dead)]);
 					IF l.alone IS NOT NULL THEN
-						v_alone := v_alone || l.alone; v_alone_c := v_alone_c || NULL::tid;
+						v_alone := v_alone || l.alone; v_alone_c := v_alone_c || NULL::tid; v_alone_t := v_alone_t || k.turn;
 					END IF;
 					IF l.put_off IS NOT NULL THEN
 						INSERT INTO tenure.outbox_lane (topic, key) VALUES (looked[t], k.key);
@@ -91,15 +91,16 @@ BEGIN
 			EXIT WHEN b.found < v_asked;
 		END LOOP;
 	END LOOP;
-	v_first := (SELECT min(u.p) FROM unnest(v_alone) u (p));
-	IF v_first < coalesce((SELECT min(u.p) FROM unnest(v_p) u (p)), v_first + 1) THEN -- alone
+	-- In turn, not by position: what is returned each time has a later turn each time, and may not be before everybody else for ever.
+	SELECT u.p, u.t INTO v_first, v_turn FROM unnest(v_alone, v_alone_t) u (p, t) ORDER BY u.t, u.p LIMIT 1;
+	IF v_turn < coalesce((SELECT min(u.t) FROM unnest(v_t) u (t)), v_turn + 1) THEN -- alone
 		v_take := ARRAY[v_first];
 		v_expected := (SELECT count(*) FROM unnest(v_alone, v_alone_c) u (p, c) WHERE u.p = v_first AND u.c IS NULL);
 		v_gone := v_gone || ARRAY(SELECT u.c FROM unnest(v_alone, v_alone_c) u (p, c) WHERE u.p = v_first);
 		SELECT coalesce(array_agg(u.p), '{}'), coalesce(array_agg(u.c), '{}') INTO v_dead, v_dead_c FROM unnest(v_dead, v_dead_c) u (p, c) WHERE u.p < v_first;
 	ELSE
 		SELECT array_agg(x.p), v_gone || array_agg(x.c), count(*) FILTER (WHERE x.c IS NULL) INTO v_take, v_gone, v_expected FROM (
-			SELECT u.p, u.c, row_number() OVER w AS n, sum(u.b) OVER w AS size FROM unnest(v_p, v_b, v_c) u (p, b, c) WINDOW w AS (ORDER BY u.p ROWS UNBOUNDED PRECEDING)) x
+			SELECT u.p, u.c, row_number() OVER w AS n, sum(u.b) OVER w AS size FROM unnest(v_p, v_b, v_c, v_t) u (p, b, c, t) WINDOW w AS (ORDER BY u.t, u.p ROWS UNBOUNDED PRECEDING)) x
 		WHERE x.n <= p_limit AND (x.n = 1 OR x.size <= p_bytes);
 	END IF;
 	IF cardinality(v_dead) > 0 THEN
