@@ -15,17 +15,20 @@ const (
 	exchangeCalls = 64 // as many as a server takes in one Exchange
 	exchangesMost = 2  // under way at a time; what comes meanwhile goes together in the next one
 	queueMost     = 10_000
-	exchangeBound = 30 * time.Second // of an Exchange whose callers have no sooner deadline
+	patience      = 50 * time.Millisecond // of a call in the queue: then what is under way takes long, and it goes alone
+	overtakeMost  = 64                    // of those at a time
+	exchangeBound = 30 * time.Second      // of an Exchange whose callers have no sooner deadline
 )
 
-// lane brings the acquires and releases of a client together: whatever waits goes in one Exchange, and never waits for more to come. Who finds fewer than exchangesMost under way sends its call alone. Calls that travel together share nothing but
+// lane brings the acquires and releases of a client together: whatever waits goes in one Exchange, and never waits for more to come. Who finds fewer than exchangesMost under way sends its call alone, and so does who has waited for them for longer than patience. Calls that travel together share nothing but
 // the way: each has its own answer, and a caller that goes away cancels no other's call.
 type lane struct {
 	client *Client
 
-	mu    sync.Mutex
-	busy  int
-	queue []*waiting
+	mu        sync.Mutex
+	busy      int
+	overtakes int
+	queue     []*waiting
 }
 
 // waiting is a call in the queue.
@@ -54,10 +57,21 @@ func (l *lane) send(ctx context.Context, call *v1.ExchangeRequest_Call, alone fu
 	w := &waiting{ctx: ctx, call: call, done: make(chan struct{})}
 	l.queue = append(l.queue, w)
 	l.mu.Unlock()
-	select {
-	case <-w.done:
-		return w.answer, w.err
-	case <-ctx.Done():
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for waits := true; waits; {
+		select {
+		case <-w.done:
+			return w.answer, w.err
+		case <-late.C:
+			if l.overtake(w) {
+				defer l.overtaken()
+				return nil, alone()
+			}
+			late.Reset(patience)
+		case <-ctx.Done():
+			waits = false
+		}
 	}
 	if l.withdraw(w) {
 		return nil, unsent(context.Cause(ctx))
@@ -73,10 +87,31 @@ func (l *lane) send(ctx context.Context, call *v1.ExchangeRequest_Call, alone fu
 // unsent is a call that has certainly not left.
 func unsent(err error) error { return &budget.Error{Class: budget.NotSent, Err: err} }
 
+// overtake reports whether the call had not left, and may go alone: a call that takes long, or a server that does not answer, holds up what came after it no longer than that.
+func (l *lane) overtake(w *waiting) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.overtakes >= overtakeMost || !l.withdrawLocked(w) {
+		return false
+	}
+	l.overtakes++
+	return true
+}
+
+func (l *lane) overtaken() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.overtakes--
+}
+
 // withdraw reports whether the call had not left.
 func (l *lane) withdraw(w *waiting) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.withdrawLocked(w)
+}
+
+func (l *lane) withdrawLocked(w *waiting) bool {
 	i := slices.Index(l.queue, w)
 	if i >= 0 {
 		l.queue = slices.Delete(l.queue, i, i+1)

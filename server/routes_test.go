@@ -104,15 +104,15 @@ func deepest(m protoreflect.MessageDescriptor, n string) string {
 		if f.ContainingOneof() != nil {
 			continue
 		}
-		value := n
+		value := n // of a number
 		switch f.Kind() {
+		default:
 		case protoreflect.StringKind:
 			value = `"\u0000` + n + `"`
 		case protoreflect.BytesKind:
 			value = `"AAAA"`
 		case protoreflect.BoolKind:
 			value = "true"
-		default: // a number
 		case protoreflect.MessageKind:
 			switch f.Message().FullName() {
 			case "google.protobuf.Duration":
