@@ -202,6 +202,25 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyCutsOneWay: what was signed under one id is not believed under another, wherever id, time and body are cut.
+func TestVerifyCutsOneWay(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	var h http.Header
+	s := sinkTo(t, outboxhttp.Options{Now: func() time.Time { return now }}, func(_ http.ResponseWriter, r *http.Request) { h = r.Header.Clone() })
+	body := fmt.Sprintf("%d.5", now.Unix())
+	if err := s.Publish(t.Context(), deliveries(body))[0]; err != nil {
+		t.Fatal(err)
+	}
+	verifier := &outboxhttp.Verifier{Secrets: [][]byte{secret(1)}}
+	if _, err := verifier.Verify(h, []byte(body)); err != nil {
+		t.Errorf("genuine: %v", err)
+	}
+	h.Set(outboxhttp.HeaderID, h.Get(outboxhttp.HeaderID)+"."+h.Get(outboxhttp.HeaderTimestamp))
+	if id, err := verifier.Verify(h, []byte("5")); !errors.Is(err, outboxhttp.ErrSignature) {
+		t.Errorf("a message that was signed under another id and with another body is believed as %q: %v", id, err)
+	}
+}
+
 // TestNewRefuses what makes no sense, without telling secrets.
 func TestNewRefuses(t *testing.T) {
 	good := [][]byte{secret(1)}
