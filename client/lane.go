@@ -57,21 +57,14 @@ func (l *lane) send(ctx context.Context, call *v1.ExchangeRequest_Call, alone fu
 	w := &waiting{ctx: ctx, call: call, done: make(chan struct{})}
 	l.queue = append(l.queue, w)
 	l.mu.Unlock()
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	for waits := true; waits; {
-		select {
-		case <-w.done:
-			return w.answer, w.err
-		case <-late.C:
-			if l.overtake(w) {
-				defer l.overtaken()
-				return nil, alone()
-			}
-			late.Reset(patience)
-		case <-ctx.Done():
-			waits = false
-		}
+	if l.await(w) {
+		defer l.overtaken()
+		return nil, alone()
+	}
+	select {
+	case <-w.done:
+		return w.answer, w.err
+	default: // ctx has ended
 	}
 	if l.withdraw(w) {
 		return nil, unsent(context.Cause(ctx))
@@ -86,6 +79,25 @@ func (l *lane) send(ctx context.Context, call *v1.ExchangeRequest_Call, alone fu
 
 // unsent is a call that has certainly not left.
 func unsent(err error) error { return &budget.Error{Class: budget.NotSent, Err: err} }
+
+// await waits until the call is answered, or its context has ended, or it may go alone; it reports whether it may.
+func (l *lane) await(w *waiting) bool {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		select {
+		case <-w.done:
+			return false
+		case <-w.ctx.Done():
+			return false
+		case <-late.C:
+			if l.overtake(w) {
+				return true
+			}
+			late.Reset(patience)
+		}
+	}
+}
 
 // overtake reports whether the call had not left, and may go alone: a call that takes long, or a server that does not answer, holds up what came after it no longer than that.
 func (l *lane) overtake(w *waiting) bool {

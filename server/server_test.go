@@ -197,6 +197,7 @@ func TestOverload(t *testing.T) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	codes := map[connect.Code]int{}
+	refused := make(chan struct{}, 200)
 	for i := range 200 {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -209,6 +210,7 @@ func TestOverload(t *testing.T) {
 				return
 			}
 			codes[connect.CodeOf(err)]++
+			refused <- struct{}{}
 			var shed *connect.Error
 			if !errors.As(err, &shed) || shed.Meta().Get("Retry-After") == "" {
 				t.Errorf("%v: no time to come again", err)
@@ -221,6 +223,7 @@ func TestOverload(t *testing.T) {
 	if _, err := c.RenewSession(t.Context(), &v1.RenewSessionRequest{Session: session.String()}); err != nil {
 		t.Errorf("a renewal beside all that: %v", err)
 	}
+	<-refused // there is more than the store keeps up with
 	close(store.gate)
 	all.Wait()
 	if codes[0] < 4 || codes[connect.CodeUnavailable] == 0 || codes[0]+codes[connect.CodeUnavailable] != 200 {
