@@ -76,7 +76,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		if err := check(address); err != nil {
 			return nil, err
 		}
-		c.endpoints = append(c.endpoints, newEndpoint(address, o.Transport))
+		c.endpoints = append(c.endpoints, c.newEndpoint(address, o.Transport))
 	}
 	var last error
 	for i, e := range c.endpoints {
@@ -111,9 +111,9 @@ func transport() *http.Transport {
 	return t
 }
 
-func newEndpoint(address string, base http.RoundTripper) *endpoint {
+func (c *Client) newEndpoint(address string, base http.RoundTripper) *endpoint {
 	h := &http.Client{Transport: &budgethttp.Transport{Base: base}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	o := connect.WithClientOptions(connect.WithInterceptors(budgetconnect.NewClient()), connect.WithReadMaxBytes(maxReply), connect.WithSendMaxBytes(maxRequest))
+	o := connect.WithClientOptions(connect.WithInterceptors(meant{c}, budgetconnect.NewClient()), connect.WithReadMaxBytes(maxReply), connect.WithSendMaxBytes(maxRequest))
 	return &endpoint{
 		url:        address,
 		leases:     tenurev1connect.NewLeaseServiceClient(h, address, o),

@@ -91,7 +91,7 @@ func Handler(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	bounds := connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithSendMaxBytes(MaxReply), connect.WithInterceptors(budgets))
-	shared := connect.WithHandlerOptions(bounds, connect.WithInterceptors(admit))
+	shared := connect.WithHandlerOptions(bounds, connect.WithInterceptors(ours{o.Authority}, admit))
 	mux := http.NewServeMux()
 	served := []string{tenurev1connect.LeaseServiceName}
 	mux.Handle(tenurev1connect.NewLeaseServiceHandler(&leases{&o}, shared))

@@ -15,6 +15,9 @@ import (
 	v1 "github.com/tenure-go/tenure/internal/gen/tenure/v1"
 )
 
+// HeaderAuthority names the authority that a call is meant for. A server of another one answers "unavailable": nothing was applied.
+const HeaderAuthority = "Tenure-Authority"
+
 // duration is nil for 0, which all fields but a TTL take for "none".
 func duration(d time.Duration) *durationpb.Duration {
 	if d == 0 {
