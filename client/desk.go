@@ -32,7 +32,7 @@ func (o *Operations) Due(ctx context.Context, req operation.DueRequest) ([]opera
 	}
 	all, err := wire.TryAll(m.GetOperations(), wire.GetRecord)
 	if err != nil {
-		return nil, &operation.UnknownError{Op: "due", Err: err}
+		return nil, &operation.UnknownError{Op: "due", Err: nonsense(err)}
 	}
 	return all, nil
 }
@@ -80,7 +80,7 @@ func (o *Operations) List(ctx context.Context, req operation.ListRequest) ([]ope
 	}
 	all, err := wire.TryAll(m.GetOperations(), wire.GetRecord)
 	if err != nil {
-		return nil, &operation.UnavailableError{Op: "list", Err: err}
+		return nil, &operation.UnavailableError{Op: "list", Err: nonsense(err)}
 	}
 	return all, nil
 }
@@ -124,7 +124,7 @@ func (o *Operations) Stats(ctx context.Context) ([]operation.Stat, error) {
 	}
 	all, err := wire.TryAll(m.GetStats(), wire.GetStat)
 	if err != nil {
-		return nil, &operation.UnavailableError{Op: "stats", Err: err}
+		return nil, &operation.UnavailableError{Op: "stats", Err: nonsense(err)}
 	}
 	return all, nil
 }

@@ -61,3 +61,6 @@ func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 
 // errStreamOver says that a stream ended before it answered: the renewal may have been done.
 var errStreamOver = errors.New("the stream of renewals has ended")
+
+// nonsense is a reply that cannot be read. It matches no kind of error: what the reader of it calls invalid is no request.
+func nonsense(err error) error { return fmt.Errorf("the reply makes no sense: %v", err) } //nolint:errorlint // on purpose

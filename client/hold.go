@@ -44,10 +44,10 @@ func holdUnread(op string, err error) error {
 }
 
 // told is the hold that a reply carries.
-func told(op string, m *v1.Hold) (hold.Hold, error) {
+func told(op string, id fence.ID, m *v1.Hold) (hold.Hold, error) {
 	h, err := wire.GetHold(m)
 	if err != nil {
-		return hold.Hold{}, &hold.UnknownError{Op: op, ID: h.ID, Err: err}
+		return hold.Hold{}, &hold.UnknownError{Op: op, ID: id, Err: nonsense(err)}
 	}
 	return h, nil
 }
@@ -77,7 +77,7 @@ func (h *Holds) Place(ctx context.Context, req hold.PlaceRequest) (hold.Hold, er
 	if err != nil {
 		return hold.Hold{}, holdFailed("place", req.ID, err)
 	}
-	return told("place", m.GetHold())
+	return told("place", req.ID, m.GetHold())
 }
 
 // Extend implements [hold.Store].
@@ -92,7 +92,7 @@ func (h *Holds) Extend(ctx context.Context, id fence.ID, actor string, ttl time.
 	if err != nil {
 		return hold.Hold{}, holdFailed("extend", id, err)
 	}
-	return told("extend", m.GetHold())
+	return told("extend", id, m.GetHold())
 }
 
 // Confirm implements [hold.Store].
@@ -106,7 +106,7 @@ func (h *Holds) Confirm(ctx context.Context, req hold.ConfirmRequest) (hold.Hold
 	if err != nil {
 		return hold.Hold{}, holdFailed("confirm", req.ID, err)
 	}
-	return told("confirm", m.GetHold())
+	return told("confirm", req.ID, m.GetHold())
 }
 
 // Release implements [hold.Store].
@@ -121,7 +121,7 @@ func (h *Holds) Release(ctx context.Context, id fence.ID, actor string) (hold.Ho
 	if err != nil {
 		return hold.Hold{}, holdFailed("release", id, err)
 	}
-	return told("release", m.GetHold())
+	return told("release", id, m.GetHold())
 }
 
 // Get implements [hold.Store].
@@ -134,7 +134,7 @@ func (h *Holds) Get(ctx context.Context, id fence.ID) (hold.Hold, error) {
 	}
 	got, err := wire.GetHold(m.GetHold())
 	if err != nil {
-		return hold.Hold{}, &hold.UnavailableError{Op: "get", Err: err}
+		return hold.Hold{}, &hold.UnavailableError{Op: "get", Err: nonsense(err)}
 	}
 	return got, nil
 }
@@ -155,7 +155,7 @@ func (h *Holds) List(ctx context.Context, req hold.ListRequest) ([]hold.Hold, er
 	}
 	all, err := wire.TryAll(m.GetHolds(), wire.GetHold)
 	if err != nil {
-		return nil, &hold.UnavailableError{Op: "list", Err: err}
+		return nil, &hold.UnavailableError{Op: "list", Err: nonsense(err)}
 	}
 	return all, nil
 }

@@ -82,7 +82,7 @@ func unreadable(op string, id fence.ID, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &lease.UnknownError{Op: op, ID: id, Err: err}
+	return &lease.UnknownError{Op: op, ID: id, Err: nonsense(err)}
 }
 
 // Renew implements [lease.Store].
@@ -184,7 +184,7 @@ func (l *Leases) Get(ctx context.Context, name string) (lease.Info, error) {
 	}
 	info, err := wire.GetInfo(m.GetLease())
 	if err != nil {
-		return lease.Info{}, &lease.UnavailableError{Op: "get", Err: err}
+		return lease.Info{}, &lease.UnavailableError{Op: "get", Err: nonsense(err)}
 	}
 	return info, nil
 }
@@ -205,7 +205,7 @@ func (l *Leases) List(ctx context.Context, req lease.ListRequest) ([]lease.Info,
 	}
 	all, err := wire.TryAll(m.GetLeases(), wire.GetInfo)
 	if err != nil {
-		return nil, &lease.UnavailableError{Op: "list", Err: err}
+		return nil, &lease.UnavailableError{Op: "list", Err: nonsense(err)}
 	}
 	return all, nil
 }

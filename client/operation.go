@@ -42,7 +42,7 @@ func operationUnread(op string, err error) error {
 func record(op, id string, m *v1.Operation) (operation.Record, error) {
 	rec, err := wire.GetRecord(m)
 	if err != nil {
-		return operation.Record{}, &operation.UnknownError{Op: op, ID: id, Err: err}
+		return operation.Record{}, &operation.UnknownError{Op: op, ID: id, Err: nonsense(err)}
 	}
 	return rec, nil
 }
@@ -87,7 +87,7 @@ func (o *Operations) Get(ctx context.Context, id string) (operation.Record, erro
 	}
 	rec, err := wire.GetRecord(m.GetOperation())
 	if err != nil {
-		return operation.Record{}, &operation.UnavailableError{Op: "get", Err: err}
+		return operation.Record{}, &operation.UnavailableError{Op: "get", Err: nonsense(err)}
 	}
 	return rec, nil
 }
@@ -139,7 +139,7 @@ func (o *Operations) Claim(ctx context.Context, req operation.ClaimRequest) ([]o
 	}
 	jobs, err := wire.TryAll(m.GetJobs(), wire.GetJob)
 	if err != nil {
-		return nil, &operation.UnknownError{Op: "claim", ID: req.ID, Err: err}
+		return nil, &operation.UnknownError{Op: "claim", ID: req.ID, Err: nonsense(err)}
 	}
 	return jobs, nil
 }
