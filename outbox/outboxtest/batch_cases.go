@@ -17,6 +17,15 @@ func batchCases() []Case[Harness] {
 		plain("a-claim-gets-the-topics-that-it-names", topicsOfClaim),
 		plain("a-claim-lasts-as-long-as-it-asked", lastsAsAsked),
 		plain("what-fails-again-and-again-does-not-keep-others-back", failingKeepsNobody),
+		plain("what-is-returned-each-time-keeps-nobody-waiting", func(s *stage) {
+			s.append(notes("1", "2", "3", "last")...)
+			s.comes("last")
+		}),
+		plain("a-key-that-is-returned-each-time-keeps-nobody-waiting", func(s *stage) {
+			s.append(slices.Concat(line("k", "1", "2", "3"), notes("last"))...)
+			s.comes("last")
+		}),
+		plain("what-was-lost-twice-does-not-wait-for-what-is-returned-each-time", lostKeepsItsTurn),
 	}
 }
 
@@ -147,4 +156,32 @@ func failingKeepsNobody(s *stage) {
 		s.advance(time.Second)
 	}
 	s.want(s.failed() || len(got) == len(all), "two at a time, each failing, there came %v", got)
+}
+
+// comes demands that the message is handed out within some claims of two, while everything else is returned, as in an outage of its destination alone.
+func (s *stage) comes(want string) {
+	for i := 0; i < 6 && !s.failed(); i++ {
+		req := request(fmt.Sprint("r", i))
+		req.Limit = 2
+		got := delivered(s.claim(req))
+		if slices.Contains(got, want) {
+			return
+		}
+		if len(got) > 0 {
+			s.settle(fmt.Sprint("r", i), outbox.Returned, got...)
+		}
+		s.advance(time.Second)
+	}
+	s.fail("%q was handed out in none of some claims, while what was appended before was returned each time", want)
+}
+
+func lostKeepsItsTurn(s *stage) {
+	s.append(notes("1", "2", "last")...)
+	for i := range outbox.LostBefore {
+		claim := fmt.Sprint("x", i)
+		s.take(claim, "1", "2", "last")
+		s.settle(claim, outbox.Returned, "1", "2")
+		s.advance(past)
+	}
+	s.comes("last")
 }

@@ -52,6 +52,7 @@ func claimTwins() []twin {
 		{"topics are ignored", by("a-claim-gets-the-topics-that-it-names")},
 		{"a batch is in any order", by("what-is-appended-is-handed-out-once", "an-ordered-key-is-handed-out-in-order")},
 		{"every delivery has an id of its own", by("F29-every-delivery-of-a-message-has-the-same-id")},
+		{"who comes first comes first each time", by("what-is-returned-each-time-keeps-nobody-waiting", "a-key-that-is-returned-each-time-keeps-nobody-waiting", "what-was-lost-twice-does-not-wait-for-what-is-returned-each-time")},
 		{"a claim is not checked", by("a-claim-that-makes-no-sense-is-refused")},
 		{"a settlement is not checked", by("a-settlement-that-makes-no-sense-is-refused-whole")},
 	}

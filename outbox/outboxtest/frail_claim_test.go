@@ -2,6 +2,7 @@ package outboxtest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -77,7 +78,7 @@ func (s *frail) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Batc
 	}
 	var take []*row
 	size := 0
-	for _, r := range s.rows {
+	for _, r := range s.inTurn() {
 		s.cursor = max(s.cursor, r.position)
 		if len(req.Topics) > 0 && !slices.Contains(req.Topics, r.m.Topic) && !s.is("topics are ignored") || r.state != outbox.Pending {
 			continue
@@ -111,10 +112,35 @@ func (s *frail) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Batc
 	for _, r := range take {
 		b.Deliveries = append(b.Deliveries, s.hand(r, &req))
 	}
+	slices.SortFunc(b.Deliveries, func(a, b outbox.Delivery) int { return cmp.Compare(a.Position, b.Position) })
 	if s.is("a batch is in any order") {
 		slices.Reverse(b.Deliveries)
 	}
 	return b, nil
+}
+
+// inTurn has first what has waited longest, and the rest of an ordered key behind its first one.
+func (s *frail) inTurn() []*row {
+	rows := slices.Clone(s.rows)
+	if s.is("who comes first comes first each time") || s.is("a key holds up every key") { // the latter holds up what is behind by position
+		return rows
+	}
+	at := map[*row]time.Duration{}
+	heads := map[key]time.Duration{}
+	for _, r := range rows {
+		at[r] = r.due
+		if !r.claim.IsZero() && !r.verdict {
+			at[r] = max(r.due, r.deadline)
+		}
+		k := key{r.m.Topic, r.m.Key}
+		if head, known := heads[k]; known && r.m.Ordered && r.state == outbox.Pending {
+			at[r] = head
+		} else if r.m.Ordered && r.state == outbox.Pending {
+			heads[k] = at[r]
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *row) int { return cmp.Compare(at[a], at[b]) })
+	return rows
 }
 
 func (s *frail) expired(r *row) {

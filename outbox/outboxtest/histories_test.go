@@ -69,7 +69,7 @@ func TestInStepCatches(t *testing.T) {
 	}
 }
 
-const maxHistories = 300
+const maxHistories = 1500
 
 // caughtInStep returns the first difference that a drawn history shows between the oracle and the broken store.
 func caughtInStep(ctx context.Context, fresh func() *harness, o outboxhistories.Options) error {

@@ -257,8 +257,8 @@ func (s *Outbox) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Bat
 	got := outbox.Batch{Claim: req.Claim, Left: req.TTL}
 	blocked := s.claimed()
 	size := 0
-	for _, p := range s.posts {
-		if p.state != outbox.Pending || p.Ordered && blocked[p.chain()] || len(req.Topics) > 0 && !slices.Contains(req.Topics, p.Topic) || !s.open(p.Topic) {
+	for _, p := range s.inTurn() {
+		if p.Ordered && blocked[p.chain()] || len(req.Topics) > 0 && !slices.Contains(req.Topics, p.Topic) || !s.open(p.Topic) {
 			continue
 		}
 		if s.due(p) && p.attempts >= req.MaxAttempts {
@@ -281,7 +281,32 @@ func (s *Outbox) Claim(ctx context.Context, req outbox.ClaimRequest) (outbox.Bat
 			break
 		}
 	}
+	slices.SortFunc(got.Deliveries, func(a, b outbox.Delivery) int { return cmp.Compare(a.Position, b.Position) })
 	return got, nil
+}
+
+// inTurn is the pending posts in the order of when they, or the first ones of their keys, became claimable: what is given back each time must not come first each time.
+func (s *Outbox) inTurn() []*post {
+	var posts []*post
+	turns := map[*post]time.Duration{}
+	firsts := map[chain]time.Duration{}
+	for _, p := range s.posts {
+		if p.state != outbox.Pending {
+			continue
+		}
+		at := p.due
+		if p.open() {
+			at = max(at, p.until)
+		}
+		if first, known := firsts[p.chain()]; p.Ordered && known {
+			at = first
+		} else if p.Ordered {
+			firsts[p.chain()] = at
+		}
+		posts, turns[p] = append(posts, p), at
+	}
+	slices.SortStableFunc(posts, func(a, b *post) int { return cmp.Compare(turns[a], turns[b]) })
+	return posts
 }
 
 // notice records that a claim has expired without a verdict.
