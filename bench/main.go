@@ -2,7 +2,7 @@
 // ratios mean something. On SQLite: group commit against one transaction per operation, fenced against unfenced
 // transactions, writes to protected tables, renewals beside busy processes, the renewal of a session that holds many leases, and a whole short
 // process. On PostgreSQL, on private servers that it starts: cycles of distinct and of one contended name, attempts that
-// lose, renewals, fenced writes, writes to protected tables, leases that expire together, a slow disk, and a profile. On both: operations and holds. Without a store: what waiting within a budget adds to calls.
+// lose, renewals, fenced writes, writes to protected tables, leases that expire together, a slow disk, and a profile. On both: operations, holds and outboxes. Without a store: what waiting within a budget adds to calls.
 //
 //	go run . --list             what there is
 //	go run . --only commit      one of them

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tenure-go/tenure/bench/handwritten"
 	"github.com/tenure-go/tenure/bench/report"
 	"github.com/tenure-go/tenure/bench/twin"
@@ -34,6 +36,7 @@ func TestPostgreSQL(t *testing.T) {
 		{"every fenced side checks", testEverySideOfPGFencedChecks},
 		{"only protected tables refuse", testOnlyProtectedTablesRefuse},
 		{"the hand-written pair sells a seat once", testHandWrittenSeats},
+		{"the hand-written outbox relays a message once", testHandWrittenOutbox},
 		{"O2b: a stale completion", testO2b},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, side) })
@@ -246,6 +249,35 @@ func TestTheTwinSellsASeatOnce(t *testing.T) {
 	} {
 		if !errors.Is(c.got, c.want) {
 			t.Errorf("%d: %v, want %v", i, c.got, c.want)
+		}
+	}
+}
+
+// testHandWrittenOutbox: what an outbox is compared with hands a message to one claim, and an id is one message.
+func testHandWrittenOutbox(t *testing.T, side *pgSide) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := side.admin.Exec(ctx, handwritten.OutboxSchema); err != nil {
+		t.Fatal(err)
+	}
+	id := lease.NewID()
+	appended := func() error {
+		return pgx.BeginFunc(ctx, side.admin, func(tx pgx.Tx) error {
+			return handwritten.AppendMessage(ctx, tx, id, "topic", "", outboxPayload())
+		})
+	}
+	if err := appended(); err != nil {
+		t.Fatal(err)
+	}
+	if err := appended(); err == nil {
+		t.Error("one id was written twice")
+	}
+	if err := handwritten.FillMessages(ctx, side.admin, "topic", outboxPayload(), 3); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{3, 1, 0} {
+		if n, err := handwritten.RelayMessages(ctx, side.admin, lease.NewID(), 3); err != nil || n != want {
+			t.Errorf("relayed %d, %v, want %d", n, err, want)
 		}
 	}
 }

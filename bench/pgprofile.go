@@ -76,9 +76,10 @@ func (c *pgCycleSide) profile(ctx context.Context, p *plan, r *report.Report, s 
 	return nil
 }
 
-func (c *pgCycleSide) statements(ctx context.Context) (report.Table, error) {
+// statements are those that took longest.
+func (s *pgSide) statements(ctx context.Context) (report.Table, error) {
 	t := report.Table{Label: "statement", Columns: []string{"calls", "us each", "rows each", "bytes of log each", "ms in all"}}
-	rows, err := c.admin.Query(ctx, `SELECT calls::float8, total_exec_time * 1000 / calls, rows::float8 / calls, wal_bytes::float8 / calls, total_exec_time,
+	rows, err := s.admin.Query(ctx, `SELECT calls::float8, total_exec_time * 1000 / calls, rows::float8 / calls, wal_bytes::float8 / calls, total_exec_time,
 		regexp_replace(query, '\s+', ' ', 'g') FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%' ORDER BY total_exec_time DESC LIMIT $1`, profileStatements)
 	if err != nil {
 		return t, err

@@ -37,6 +37,10 @@ func benchmarks() []benchmark {
 		{"pg-operations", "PostgreSQL: operations against a job queue", runPGOps},
 		{"sqlite-holds", "Holds on the embedded store", runSQLiteHolds},
 		{"pg-holds", "PostgreSQL: holds against a pair of updates", runPGHolds},
+		{"sqlite-outbox", "An outbox on the embedded store", runSQLiteOutbox},
+		{"pg-outbox", "PostgreSQL: an outbox against a table written by hand, and a subscriber", runPGOutbox},
+		{"pg-outbox-profile", "PostgreSQL: where the time of an outbox goes", runPGOutboxProfile},
+		{"pg-snapshot", "PostgreSQL: an outbox beside an old snapshot", runPGSnapshot},
 		{"short", "A whole short process: tenure run", runShort},
 		{"waiting", "Waiting within a budget", runWaiting},
 	}
