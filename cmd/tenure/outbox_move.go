@@ -135,7 +135,11 @@ func (a *app) outboxReplayCommand() *cobra.Command {
 // moveAll goes from range to range of positions, so that it comes to each message once: those that it has moved may be delivered, or dead, again by the next call.
 func moveAll(ctx context.Context, m outbox.Office, from outbox.State, move func(context.Context, outbox.MoveRequest) (int, error), o *outboxMoveOptions) (total int, err error) {
 	if len(o.req.IDs) > 0 {
-		return move(ctx, o.req)
+		req := o.req
+		if o.limit > 0 {
+			req.Limit = min(outbox.MaxMove, o.limit)
+		}
+		return move(ctx, req)
 	}
 	list := outbox.ListRequest{Topic: o.req.Topic, Key: o.req.Key, States: []outbox.State{from}, After: max(0, o.req.From-1), Limit: outbox.MaxList}
 	for range maxPages {

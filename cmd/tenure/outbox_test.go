@@ -204,6 +204,26 @@ func TestOutboxRetryAndReplay(t *testing.T) {
 	}
 }
 
+// TestOutboxLimitOfIDs: a limit counts where messages are named, too.
+func TestOutboxLimitOfIDs(t *testing.T) {
+	t.Parallel()
+	w, m := mailWorld(t)
+	got, err := m.Claim(t.Context(), outbox.ClaimRequest{Claim: messageNo(98), Topics: []string{"bill"}, Limit: 10, Bytes: 1 << 20, TTL: time.Hour, MaxAttempts: 5})
+	if err != nil || len(got.Deliveries) != 2 {
+		t.Fatal(got, err)
+	}
+	var over []outbox.Verdict
+	for _, d := range got.Deliveries {
+		over = append(over, outbox.Verdict{Position: d.Position, Outcome: outbox.Published})
+	}
+	if _, err := m.Settle(t.Context(), outbox.SettleRequest{Claim: messageNo(98), Verdicts: over}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.ok("outbox", "replay", messageNo(5).String(), messageNo(6).String(), "--limit", "1", "--yes", "--json"); !strings.Contains(got, `"replayed": 1`) {
+		t.Error(got)
+	}
+}
+
 // TestOutboxAppendAndPrune: bytes as they are, an id once, and nothing that is young is forgotten.
 func TestOutboxAppendAndPrune(t *testing.T) {
 	t.Parallel()
