@@ -126,11 +126,48 @@ func (o *Operations) Respond(ctx context.Context, resp operation.Response) (oper
 // Guarantees implements [operation.Store]: what the authority's store keeps.
 func (o *Operations) Guarantees() operation.Guarantees { return o.client.operations }
 
-// Claim implements [operation.Queue].
+// claimMost is how many operations are claimed in one call: their requests fit into a reply, however large they are.
+const claimMost = maxReply/operation.MaxBody - 4
+
+// Claim implements [operation.Queue]. What may be too much for one reply is claimed in several calls; where a later one fails, those that were begun before are returned all the same.
 func (o *Operations) Claim(ctx context.Context, req operation.ClaimRequest) ([]operation.Job, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
+	var all []operation.Job
+	for left := req; ; {
+		one := left
+		one.Limit = min(left.Limit, claimMost)
+		jobs, err := o.claim(ctx, one)
+		if len(all) > 0 && err != nil {
+			jobs, err = nil, nil // as if there were no more
+		}
+		all = append(all, jobs...)
+		if left.Limit -= len(jobs); left.Limit <= 0 || len(jobs) < claimMost {
+			return all, err
+		}
+		if left.Kinds = without(left.Kinds, jobs); len(left.Kinds) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// without is what may still be claimed of kinds.
+func without(kinds []operation.KindClaim, jobs []operation.Job) (left []operation.KindClaim) {
+	for _, k := range kinds {
+		for _, j := range jobs {
+			if j.Kind == k.Kind {
+				k.Limit--
+			}
+		}
+		if k.Limit > 0 {
+			left = append(left, k)
+		}
+	}
+	return left
+}
+
+func (o *Operations) claim(ctx context.Context, req operation.ClaimRequest) ([]operation.Job, error) {
 	m, err := ask(ctx, o.client, func(ctx context.Context, e *endpoint) (*v1.ClaimOperationsResponse, error) {
 		return e.operations.ClaimOperations(ctx, wire.PutClaimRequest(req))
 	})

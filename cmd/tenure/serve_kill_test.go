@@ -150,3 +150,48 @@ func settled(t *testing.T, c *client.Client, all []*asked) {
 	}
 	t.Log(kinds)
 }
+
+// TestServerIsStopped: a server that stands still, with its connections open, is left for another one while its sessions live; and when it goes on it does no harm.
+func TestServerIsStopped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.start("serve", "--listen", "127.0.0.1:0", "--json")
+	second := w.start("serve", "--listen", "127.0.0.1:0", "--json")
+	url := second.serving()
+	c, err := client.Dial(t.Context(), client.Options{Endpoints: []string{first.serving(), url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	s, err := lease.Start(t.Context(), c.Leases(), lease.Options{Owner: "w", TTL: 6 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := s.Acquire(t.Context(), lease.Want{Names: []string{"job"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.signal(syscall.SIGSTOP)
+	select {
+	case <-held.Context().Done():
+		t.Errorf("the lease was lost: %v", context.Cause(held.Context()))
+	case <-time.After(9 * time.Second): // more than a TTL
+	}
+	if _, err := s.Acquire(t.Context(), lease.Want{Names: []string{"other"}}); err != nil {
+		t.Errorf("beside a server that stands still: %v", err)
+	}
+	if info, err := dial(t, url).Leases().Get(t.Context(), "job"); err != nil || !info.Held {
+		t.Errorf("%+v, %v", info, err)
+	}
+	first.signal(syscall.SIGCONT)
+	if err := held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []*process{first, second} {
+		p.signal(syscall.SIGTERM)
+		p.wait()
+	}
+}
