@@ -71,8 +71,8 @@ func runPGSnapshot(ctx context.Context, p *plan, r *report.Report) (err error) {
 func (o *outboxSide) appending(ctx context.Context, appended, relayed *atomic.Int64) error {
 	for ctx.Err() == nil {
 		if appended.Load()-relayed.Load() > snapshotAhead {
-			if pause(ctx, time.Millisecond) != nil {
-				return nil
+			if err := pause(ctx, time.Millisecond); err != nil {
+				break
 			}
 			continue
 		}
@@ -80,13 +80,11 @@ func (o *outboxSide) appending(ctx context.Context, appended, relayed *atomic.In
 		for i := range some {
 			some[i] = outbox.Message{Topic: outboxTopic, Payload: o.payload}
 		}
-		if _, err := o.mail.Append(ctx, some); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		_, err := o.mail.Append(ctx, some)
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		appended.Add(int64(len(some)))
+		appended.Add(int64(len(some))) // also where the end came between: nobody reads it then
 	}
 	return nil
 }
