@@ -71,8 +71,9 @@ func runPGSnapshot(ctx context.Context, p *plan, r *report.Report) (err error) {
 func (o *outboxSide) appending(ctx context.Context, appended, relayed *atomic.Int64) error {
 	for ctx.Err() == nil {
 		if appended.Load()-relayed.Load() > snapshotAhead {
-			if err := pause(ctx, time.Millisecond); err != nil {
-				break
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Millisecond):
 			}
 			continue
 		}
