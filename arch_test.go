@@ -131,6 +131,7 @@ func testImportTable() []importRow {
 		{"internal/tune", []string{"store/memory"}, "a sample is taken of a real store, in a bubble"},
 		{"store/sqlite", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"store/sqlite", []string{"client", "server"}, "the suites run on a file behind a server too"},
+		{"store/postgres", []string{"client", "server"}, "the suite of leases runs on a database behind a server too"},
 		{"store/postgres", []string{"store/memory"}, "random histories run on the oracle in step"},
 		{"examples/sql", []string{"store/postgres", "github.com/jackc/pgx/v5"}, "the scripts run on the schema that the store installs"},
 		{"examples/http", []string{"lease", "operation", "server", "store/memory"}, "the script runs against a server on a real socket"},
