@@ -148,7 +148,7 @@ func outboxTrials() []trial {
 			"a key that was put off is not looked at": {{"outbox_lane_look", "NOT tenure.outbox_lane_due(p_topic, p_key)", "true"}},
 		}},
 		{name: "it is replayed while a claim is under way", run: replayedMeanwhile, twins: map[string][]edit{
-			"the claim looks as of when it began": {{"outbox_lane_due", "clock_timestamp()", "clock_timestamp() - interval '1 minute'"}},
+			"the claim looks as of when it began": {{"outbox_lane_due", "m.claim IS NULL OR m.due <= clock_timestamp()", "m.due <= clock_timestamp() - interval '1 minute'"}},
 		}},
 		{name: "a key is returned for ever", run: returnedForEver, twins: map[string][]edit{
 			"a batch is cut by position": {{"outbox_claim_many", "(ORDER BY u.t, u.p ROWS", "(ORDER BY u.p ROWS"}},

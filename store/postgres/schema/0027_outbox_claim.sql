@@ -82,16 +82,16 @@ BEGIN
 	PERFORM tenure.read_committed('outbox_claim'), tenure.durable();
 END $$;
 
--- What may be done with a pending message: 1 nothing (it is under a claim, or not pending), 2 not due, 3 to the dead letters, 4 handed out alone, 5 handed out.
+-- What may be done with a pending message, of which only a verdict puts it off, whatever a clock that has stepped back says: 1 nothing (it is under a claim, or not pending), 2 not due, 3 to the dead letters, 4 handed out alone, 5 handed out.
 CREATE FUNCTION tenure.outbox_fit(m tenure.outbox_message, p_attempts int, p_now timestamptz) RETURNS int LANGUAGE sql IMMUTABLE AS $$
-	SELECT CASE WHEN m.state IS DISTINCT FROM 1 OR m.claim IS NOT NULL AND NOT m.settled AND m.until > p_now THEN 1 WHEN m.due > p_now THEN 2 WHEN m.attempts >= p_attempts THEN 3
+	SELECT CASE WHEN m.state IS DISTINCT FROM 1 OR m.claim IS NOT NULL AND NOT m.settled AND m.until > p_now THEN 1 WHEN m.due > p_now AND m.claim IS NOT NULL THEN 2 WHEN m.attempts >= p_attempts THEN 3
 		WHEN m.lost + (m.claim IS NOT NULL AND NOT m.settled)::int >= 2 THEN 4 ELSE 5 END $$;
 
 -- Whether the first pending message of an ordered key is due, by now: what a claim that began earlier does not take yet must not be left to nobody.
 CREATE FUNCTION tenure.outbox_lane_due(p_topic text, p_key text) RETURNS boolean LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
-	RETURN coalesce((SELECT m.due <= clock_timestamp() FROM tenure.outbox_message m WHERE m.position = (SELECT l.position FROM tenure.outbox_line l WHERE l.topic = p_topic AND l.key = p_key ORDER BY l.position LIMIT 1)), false);
+	RETURN coalesce((SELECT m.claim IS NULL OR m.due <= clock_timestamp() FROM tenure.outbox_message m WHERE m.position = (SELECT l.position FROM tenure.outbox_line l WHERE l.topic = p_topic AND l.key = p_key ORDER BY l.position LIMIT 1)), false);
 END $$;
 
 -- The first messages of an ordered key that this transaction may claim, at most p_limit that are handed out. alone: the first of them, if it is to be handed out alone. put_off: the first is not due. kept: leave the key in the queue.

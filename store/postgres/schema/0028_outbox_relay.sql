@@ -50,7 +50,7 @@ BEGIN
 				array_agg(x.p) FILTER (WHERE x.fit = 3) AS dead, array_agg(x.c) FILTER (WHERE x.fit = 3) AS dead_c, array_agg(x.p) FILTER (WHERE x.fit = 2) AS late, array_agg(x.due) FILTER (WHERE x.fit = 2) AS dues,
 				array_agg(x.c) FILTER (WHERE x.fit IN (1, 2)) AS gone, array_agg(x.key) FILTER (WHERE x.p IS NULL) AS keys, array_agg(x.c) FILTER (WHERE x.p IS NULL) AS key_c, array_agg(x.turn) FILTER (WHERE x.p IS NULL) AS key_t INTO b FROM (
 				SELECT q.ctid AS c, q.turn, q.position AS p, q.key, octet_length(m.payload)::bigint AS size, m.due,
-					CASE WHEN q.position IS NOT NULL THEN CASE WHEN m.state IS DISTINCT FROM 1 OR m.claim IS NOT NULL AND NOT m.settled AND m.until > v_now THEN 1 WHEN m.due > v_now THEN 2 WHEN m.attempts >= p_attempts THEN 3
+					CASE WHEN q.position IS NOT NULL THEN CASE WHEN m.state IS DISTINCT FROM 1 OR m.claim IS NOT NULL AND NOT m.settled AND m.until > v_now THEN 1 WHEN m.due > v_now AND m.claim IS NOT NULL THEN 2 WHEN m.attempts >= p_attempts THEN 3
 						WHEN m.lost + (m.claim IS NOT NULL AND NOT m.settled)::int >= 2 THEN 4 ELSE 5 END END AS fit -- as outbox_fit
 				FROM tenure.outbox_queue q LEFT JOIN tenure.outbox_message m ON m.position = q.position
 				WHERE q.topic = looked[t] AND q.turn > v_turn ORDER BY q.turn LIMIT v_asked FOR UPDATE OF q SKIP LOCKED) x;
@@ -112,9 +112,9 @@ BEGIN
 			UPDATE tenure.outbox_message m SET claim = p_claim, relay = p_relay, until = v_now + p_ttl, settled = false, attempts = m.attempts + 1,
 				lost = m.lost + (m.claim IS NOT NULL AND NOT m.settled)::int,
 				errors = CASE WHEN m.claim IS NOT NULL AND NOT m.settled THEN tenure.outbox_note(m.errors, m.attempts, m.relay, 'its claim expired without a verdict', v_now) ELSE m.errors END
-			WHERE m.position = ANY (v_take) AND m.state = 1 AND m.due <= v_now AND (m.claim IS NULL OR m.settled OR m.until <= v_now)
+			WHERE m.position = ANY (v_take) AND m.state = 1 AND (m.claim IS NULL OR m.due <= v_now AND (m.settled OR m.until <= v_now))
 			RETURNING m.position, m.id, m.topic, m.key, m.ordered, m.headers, m.payload, m.attempts, m.appended)
-		SELECT array_agg(x.position), array_agg(x.id), array_agg(x.topic), array_agg(x.key), array_agg(x.ordered), array_agg(x.headers), array_agg(x.payload), array_agg(x.attempts), array_agg(v_now - x.appended),
+		SELECT array_agg(x.position), array_agg(x.id), array_agg(x.topic), array_agg(x.key), array_agg(x.ordered), array_agg(x.headers), array_agg(x.payload), array_agg(x.attempts), array_agg(greatest(v_now - x.appended, '0')),
 			count(*) FILTER (WHERE x.ordered)
 		INTO positions, ids, topics, keys, ordereds, headers, payloads, attempts, ages, v_ordered FROM (SELECT * FROM handed h ORDER BY h.position) x;
 		IF v_ordered <> v_expected THEN

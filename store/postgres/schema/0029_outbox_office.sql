@@ -15,7 +15,7 @@ DECLARE
 	r tenure.outbox_info;
 BEGIN
 	r := (m.id, m.topic, m.key, m.ordered, CASE WHEN p_bodies THEN m.headers END, CASE WHEN p_bodies THEN m.payload END, octet_length(m.payload), m.position, (ARRAY['pending', 'delivered', 'dead'])[m.state], m.attempts, m.relay,
-		CASE WHEN m.state = 1 AND m.claim IS NOT NULL AND NOT m.settled AND m.until > p_now THEN m.until - p_now END, CASE WHEN m.state = 1 THEN greatest(m.due - p_now, '0') END, p_now - m.appended, p_now - m.ended,
+		CASE WHEN m.state = 1 AND m.claim IS NOT NULL AND NOT m.settled AND m.until > p_now THEN m.until - p_now END, CASE WHEN m.state = 1 THEN CASE WHEN m.claim IS NULL THEN interval '0' ELSE greatest(m.due - p_now, '0') END END, greatest(p_now - m.appended, '0'), CASE WHEN m.state <> 1 THEN greatest(p_now - m.ended, '0') END,
 		(SELECT jsonb_agg(jsonb_build_object('attempt', e.attempt, 'relay', e.relay, 'problem', e.problem, 'age_us', (extract(epoch FROM p_now - e.at) * 1000000)::bigint) ORDER BY e.o)
 			FROM unnest(m.errors) WITH ORDINALITY e (attempt, relay, problem, at, o)));
 	RETURN r;
