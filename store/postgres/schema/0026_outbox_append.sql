@@ -68,31 +68,33 @@ DECLARE
 	v_headers jsonb := p_headers;
 	v_position bigint;
 	v_now timestamptz;
-	v_xid xid8;
+	v_known boolean;
 BEGIN
+	-- As few expressions as there can be: each is made ready again in every transaction.
 	IF p_topic IS NULL OR p_topic = '' OR octet_length(p_topic) > 256 OR p_key IS NULL OR octet_length(p_key) > 512 OR p_ordered IS NOT false OR p_headers IS NOT NULL OR p_id IS NULL
-		OR p_id = '00000000-0000-0000-0000-000000000000' OR p_payload IS NULL OR octet_length(p_payload) > 1048576 OR p_topic || p_key ~ U&'[\0001-\001F\007F-\009F]' THEN
+		OR p_id = '00000000-0000-0000-0000-000000000000' OR p_payload IS NULL OR octet_length(p_payload) > 1048576 OR p_topic || p_key ~ U&'[\0001-\001F\007F-\009F]'
+		OR current_setting('synchronous_commit') IN ('off', 'local') THEN
 		PERFORM tenure.outbox_check(p_topic, p_payload, p_key, p_ordered, p_headers, p_id); -- the long way for whatever is not plainly right
 		v_id := coalesce(p_id, tenure.new_id());
 		v_headers := nullif(p_headers, '{}');
-	END IF;
-	IF current_setting('synchronous_commit') IN ('off', 'local') THEN
-		PERFORM set_config('synchronous_commit', 'on', true);
-	END IF;
-	IF p_ordered THEN
-		PERFORM pg_advisory_xact_lock(tenure.outbox_lock_of(p_topic, p_key));
+		IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+			PERFORM set_config('synchronous_commit', 'on', true);
+		END IF;
+		IF p_ordered THEN
+			PERFORM pg_advisory_xact_lock(tenure.outbox_lock_of(p_topic, p_key));
+		END IF;
 	END IF;
 	FOR i IN 1..20 LOOP
-		v_xid := pg_current_xact_id(); -- before the position: who has none has drawn nothing
-		v_now := clock_timestamp();
+		v_now := CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END; -- the id of the transaction before the position: who has none has drawn nothing
 		INSERT INTO tenure.outbox_message AS o (position, id, topic, key, ordered, appended, due, headers, payload)
 		VALUES (nextval('tenure.outbox_turn'), v_id, p_topic, p_key, p_ordered, v_now, v_now, v_headers, p_payload) ON CONFLICT (id) DO NOTHING RETURNING o.position INTO v_position;
 		IF v_position IS NOT NULL THEN
-			INSERT INTO tenure.outbox_queue (topic, turn, position, key) VALUES (p_topic, v_position, CASE WHEN NOT p_ordered THEN v_position END, CASE WHEN p_ordered THEN p_key END);
+			INSERT INTO tenure.outbox_queue (topic, turn, position, key) VALUES (p_topic, v_position, CASE WHEN NOT p_ordered THEN v_position END, CASE WHEN p_ordered THEN p_key END)
+			RETURNING EXISTS (SELECT 1 FROM tenure.outbox_topic t WHERE t.topic = p_topic) INTO v_known;
 			IF p_ordered THEN
 				INSERT INTO tenure.outbox_line (topic, key, position) VALUES (p_topic, p_key, v_position);
 			END IF;
-			IF NOT EXISTS (SELECT 1 FROM tenure.outbox_topic t WHERE t.topic = p_topic) THEN
+			IF NOT v_known THEN
 				INSERT INTO tenure.outbox_topic (topic) VALUES (p_topic);
 			END IF;
 			IF NOT (CASE WHEN pg_try_advisory_lock(8031162945071838576) THEN pg_advisory_unlock(8031162945071838576) ELSE false END) THEN -- as outbox_wake
