@@ -27,6 +27,7 @@ const (
 	maxEndpoints = 16
 	maxRequest   = 8 << 20         // as a server reads it
 	maxReply     = 64 << 20        // as a server sends it
+	shedMost     = 5               // times that a call comes again when it was told to
 	dialTimeout  = 5 * time.Second // of one endpoint, where ctx has no sooner deadline
 	pingAfter    = 2 * time.Second // of silence on a connection
 	pingWait     = 3 * time.Second // for the answer, or the connection is dead
@@ -157,9 +158,30 @@ func (c *Client) Close() {
 	c.idle()
 }
 
-// ask runs do with the server that answered last. Where it certainly did not apply the request, because that did not leave or because it says so, the next one is asked; after any other failure, the next
-// call asks the next one.
+// ask asks, and where it is told to come again later, because there was too much to do, it does, as long as ctx allows: at most shedMost times.
 func ask[Reply any](ctx context.Context, c *Client, do func(context.Context, *endpoint) (*Reply, error)) (*Reply, error) {
+	for n := 0; ; n++ {
+		reply, err := once(ctx, c, do)
+		var shed *budget.Error
+		if err == nil || n == shedMost || !errors.As(err, &shed) || shed.Class != budget.Refused || shed.RetryAfter <= 0 || shed.NoRetry {
+			return reply, err
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= shed.RetryAfter {
+			return nil, err
+		}
+		timer := time.NewTimer(shed.RetryAfter)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+// once runs do with the server that answered last. Where it certainly did not apply the request, because that did not leave or because it says so, the next one is asked; after any other failure, the next
+// call asks the next one.
+func once[Reply any](ctx context.Context, c *Client, do func(context.Context, *endpoint) (*Reply, error)) (*Reply, error) {
 	var last error
 	for range c.endpoints {
 		at := c.current.Load()
