@@ -53,7 +53,7 @@ func decisions() map[decision][]string {
 			"op_old", "op_forget_beside", "op_controls", "op_fit",
 			"hold_state_text", "hold_actor_key", "hold_not_found", "hold_over", "hold_mismatch", "hold_refuse", "hold_state", "hold_tell", "hold_lock", "hold_free", "hold_end", "hold_judge", "hold_again",
 			"hold_check_lines", "hold_check_many", "hold_regain",
-			"outbox_lock_of", "outbox_wake", "outbox_check", "outbox_same", "outbox_lane_of", "outbox_note", "outbox_notice", "outbox_open_topics", "outbox_check_claim", "outbox_fit", "outbox_lane_look",
+			"outbox_lock_of", "outbox_wake", "outbox_check", "outbox_same", "outbox_lane_of", "outbox_note", "outbox_notice", "outbox_open_topics", "outbox_check_claim", "outbox_fit", "outbox_lane_look", "outbox_lane_due",
 			"outbox_give_up", "outbox_check_settle", "outbox_settle_each", "outbox_release", "outbox_state", "outbox_tell", "outbox_pending", "outbox_move",
 		},
 	}
