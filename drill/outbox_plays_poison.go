@@ -14,9 +14,9 @@ import (
 
 const (
 	poisonAttempts = 3
-	killerAttempts = 4                      // after two claims in a row that expired a message is handed out alone: it kills alone as well
-	poisonTries    = 8                      // without a bound it is tried so often, and then the round is over
-	killerTTL      = 600 * time.Millisecond // a killed relay's claim is to end soon
+	killerAttempts = 4                       // after two claims in a row that expired a message is handed out alone: it kills alone as well
+	poisonTries    = 8                       // without a bound it is tried so often, and then the round is over
+	killerTTL      = 1500 * time.Millisecond // a killed relay's claim is to end soon, but a busy machine is to kill it within
 )
 
 func poisonVariants(unfenced bool) []mailVariant {

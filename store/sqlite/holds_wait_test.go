@@ -25,6 +25,14 @@ func TestASaleThatStaysOpen(t *testing.T) {
 	if h, err := o.holds.ConfirmTx(ctx, tx, payment(1)); err != nil || h.State != hold.Confirmed {
 		t.Fatal(h, err)
 	}
+	for taken := false; !taken; { // the writer is at work on a call, and takes no other meanwhile
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		_, err := o.holds.Confirm(short, payment(2))
+		cancel()
+		if taken = errors.Is(err, hold.ErrUnknown); !taken && !errors.Is(err, hold.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
 	const callers = 50
 	bounded, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
