@@ -356,9 +356,12 @@ func TestHastyTurnsAreCaught(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := keepsTheTurn(t, twin, "before", "gone"); err == nil {
-				t.Error("it passes")
+			for range 5 { // when a server notices that a client has gone is its own affair
+				if keepsTheTurn(t, twin, "before", "gone") != nil {
+					return
+				}
 			}
+			t.Error("it passes")
 		})
 	}
 }
